@@ -1,0 +1,1 @@
+"""Train and sample on this machine with torch and transformers: a backend for rllm."""

@@ -1,0 +1,1 @@
+"""Agents for rllm that need no other program and no sandbox."""
