@@ -61,7 +61,7 @@ class Arithmetic:
         return IntegerGrader()
 
     def tasks(self, split: str, *, limit: int | None = None, seed: int = 0) -> Sequence[Task]:
-        """Distinct problems of `split`; raises `DataError` when fewer than `limit` exist."""
+        """Distinct problems of `split`, at most `limit`."""
         numbers = _numbers(self.digits)
         listable = len(self.operators) * 100**self.digits <= LISTABLE_PROBLEMS
         space: Space[Problem] = Space(

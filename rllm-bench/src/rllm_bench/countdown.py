@@ -56,7 +56,7 @@ class Countdown:
         return CountdownGrader()
 
     def tasks(self, split: str, *, limit: int | None = None, seed: int = 0) -> Sequence[Task]:
-        """Distinct problems of `split`; raises `DataError` when fewer than `limit` exist."""
+        """Distinct problems of `split`, at most `limit`."""
         multisets = comb(self.max_number + self.count - 1, self.count)
         listable = multisets * 8 ** (self.count - 1) <= LISTABLE_WORK
         space: Space[Problem] = Space(

@@ -47,10 +47,10 @@ def split_of(key: str) -> str:
 
 
 def choose(space: Space[P], split: str, *, limit: int | None, seed: int) -> list[P]:
-    """Distinct problems of `split`: `limit` of them, or a sensible number without one.
+    """Distinct problems of `split`: at most `limit`, or a sensible number without one; all when fewer exist.
 
     A smaller limit gives a prefix of what a larger one gives. Raises `DataError` for an unknown split, for a
-    limit below 1 and for one above the number of problems that exist.
+    limit below 1 and for options that leave the split empty.
     """
     if split not in SPLITS:
         raise DataError(f"{space.name} has no split {split!r}; it has {' and '.join(map(repr, SPLITS))}")
@@ -65,11 +65,6 @@ def choose(space: Space[P], split: str, *, limit: int | None, seed: int) -> list
         found = list(_drawn(space, split, wanted, rng))
     if not found:
         raise DataError(f"{space.name} has no problem in split {split!r} with these options; make it harder")
-    if limit is not None and len(found) < limit:
-        raise DataError(
-            f"{space.name} gives only {len(found)} distinct problems in split {split!r} with these options, "
-            f"and {limit} were asked for; lower the limit or widen the options"
-        )
     return found[:wanted]
 
 

@@ -46,7 +46,7 @@ class Sort:
         return SequenceGrader()
 
     def tasks(self, split: str, *, limit: int | None = None, seed: int = 0) -> Sequence[Task]:
-        """Distinct problems of `split`; raises `DataError` when fewer than `limit` exist."""
+        """Distinct problems of `split`, at most `limit`."""
         values = len(ascii_lowercase) if self.items == "letters" else self.max_number + 1
         space: Space[Problem] = Space(
             name="sort",

@@ -9,6 +9,8 @@ import aiohttp
 import numpy as np
 import openai
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from rllm.gateway import SessionSpec
 from rllm.types import Exactness, FinishReason
@@ -53,13 +55,13 @@ async def test_a_reply_reaches_the_client_and_the_record_equals_what_was_sampled
     (call,), (sample,), (prompt,) = trace.calls, rig.sampler.samples, rig.sampler.prompts
     assert call.response_id == reply.id
     assert np.array_equal(call.added_ids, prompt)
-    for got, given in [
+    for got, sampled in [
         (call.response_ids, sample.ids),
         (call.logprobs, sample.logprobs),
         (call.weight_versions, sample.versions),
     ]:
-        assert np.array_equal(got, given)
-        assert got.dtype == given.dtype
+        assert np.array_equal(got, sampled)
+        assert got.dtype == sampled.dtype
     assert call.trainable
     assert call.exactness is Exactness.EXACT
     assert reply.usage.prompt_tokens == prompt.size
@@ -279,3 +281,45 @@ async def test_text_that_is_not_unicode_is_a_400(serve) -> None:
         ) as response:
             assert response.status == 400
             assert "Unicode" in (await response.json())["error"]["message"]
+
+
+async def test_no_json_whatever_is_more_than_a_400(serve) -> None:
+    json_values = st.recursive(
+        st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=5),
+        lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+        max_leaves=5,
+    )
+    function = st.dictionaries(st.sampled_from(["name", "arguments", "x"]), json_values, max_size=3)
+    calls = st.lists(st.fixed_dictionaries({}, optional={"function": function, "id": json_values}) | json_values)
+    message = st.fixed_dictionaries(
+        {"role": st.sampled_from(["user", "assistant", "tool", "system", "developer"]) | json_values},
+        optional={
+            "content": st.text(max_size=5)
+            | st.lists(st.fixed_dictionaries({"type": json_values, "text": json_values})),
+            "tool_calls": calls,
+            "reasoning_content": json_values,
+            "name": json_values,
+        },
+    )
+    names = ["temperature", "top_p", "top_k", "max_tokens", "stop", "seed", "n", "stream", "tools", "tool_choice",
+             "stream_options", "logprobs", "response_format", "return_token_ids"]  # fmt: skip
+    bodies = st.builds(
+        lambda rest, messages: {**rest, "messages": messages},
+        st.dictionaries(st.sampled_from(names), json_values, max_size=3),
+        st.lists(message, max_size=3) | json_values,
+    )
+    examples: list[Any] = []
+    given(st.lists(bodies, max_size=4))(lambda each: examples.extend(each))()
+    async with serve("ok") as rig, aiohttp.ClientSession() as http:
+        config = rig.gateway.open_session().agent_config()
+        statuses: set[int] = set()
+        for body in examples:
+            async with http.post(
+                f"{config.base_url}/chat/completions",
+                json=body,
+                headers={"Authorization": f"Bearer {config.api_key}"},
+            ) as response:
+                statuses.add(response.status)
+                assert response.status in (200, 400), (body, await response.text())
+                await response.read()
+    assert statuses == {200, 400}

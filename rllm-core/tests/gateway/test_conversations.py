@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 from typing import Any
 
 import numpy as np
+import openai
 import pytest
 from gateway_toy import ALTERNATING, CHATML, STRIP_THINKING
 
+from rllm import arrays
 from rllm.gateway import SessionSpec
-from rllm.types import Exactness, tokens_of
+from rllm.interfaces.sampler import Sample
+from rllm.types import Exactness, FinishReason, tokens_of
 
 
 def user(text: str) -> dict[str, Any]:
@@ -104,6 +108,75 @@ async def test_rewritten_history_starts_a_path_and_later_turns_extend_it(serve, 
         Exactness.INEXACT: 0,
     }
     assert np.array_equal(three.added_ids, rig.renderer.render(third, None))
+
+
+async def test_an_edited_reply_forks_off_the_part_that_is_known(serve, connect, toy) -> None:
+    async with serve(["a1", "a2", "a3"]) as rig:
+        session = rig.gateway.open_session()
+        client = connect(session.agent_config())
+        history = [user("u1"), assistant("a1"), user("u2")]
+        await say(client, *history[:1])
+        await say(client, *history)
+        await say(client, *history, assistant("edited"), user("u3"))
+        trace = await session.close()
+    one, _, three = trace.calls
+    assert (three.parent_id, three.exactness) == (one.id, Exactness.FORKED)
+    assert [message["content"] for message in three.new_messages] == ["u2", "edited", "u3"]
+    assert "edited<|im_end|>" in toy.text(three.added_ids)
+
+
+async def test_a_reply_that_a_weight_update_interrupts_is_sampled_on(serve, connect, toy) -> None:
+    async with serve(["hel", "lo"]) as rig:
+        whole, rig.sampler.sample = rig.sampler.sample, None
+
+        async def interrupted(prompt: Any, params: Any, *, on_delta: Any = None) -> Any:
+            first = not rig.sampler.samples
+            sample = await whole(prompt, params, on_delta=on_delta)
+            if first:
+                rig.sampler.version += 1
+                sample = dataclasses.replace(
+                    sample, ids=sample.ids[:-1], logprobs=sample.logprobs[:-1], versions=sample.versions[:-1],
+                    finish_reason=FinishReason.ABORT,
+                )  # fmt: skip
+            return sample
+
+        rig.sampler.sample = interrupted
+        session = rig.gateway.open_session(SessionSpec(sampling={"max_tokens": 20}))
+        assert await say(connect(session.agent_config()), user("a")) == "hello"
+        (call,) = (await session.close()).calls
+    assert toy.text(call.response_ids) == "hello<|im_end|>"
+    assert call.weight_versions.tolist() == [7, 7, 8, 8, 8][-call.response_ids.size :]
+    assert call.finish_reason is FinishReason.STOP
+    assert rig.sampler.params[1].max_tokens == 20 - 2
+    assert np.array_equal(rig.sampler.prompts[1], np.concatenate([rig.sampler.prompts[0], call.response_ids[:2]]))
+
+
+async def test_a_reply_that_is_never_finished_is_an_error_and_no_call(serve, connect) -> None:
+    async with serve("x") as rig:
+
+        async def aborted(prompt: Any, params: Any, *, on_delta: Any = None) -> Sample:
+            return Sample(arrays.ids(), arrays.floats(), arrays.ids(), FinishReason.ABORT)
+
+        rig.sampler.sample = aborted
+        session = rig.gateway.open_session()
+        with pytest.raises(openai.InternalServerError) as caught:
+            await say(connect(session.agent_config()), user("a"))
+        assert caught.value.status_code == 503
+        trace = await session.close()
+    assert (trace.calls, [error.is_upstream for error in trace.errors]) == ([], [True])
+
+
+async def test_a_sampler_that_miscounts_is_an_error_and_no_call(serve, connect) -> None:
+    async with serve("x") as rig:
+
+        async def short(prompt: Any, params: Any, *, on_delta: Any = None) -> Sample:
+            return Sample(arrays.ids([1, 2]), arrays.floats([-1.0]), arrays.ids([0, 0]), FinishReason.STOP)
+
+        rig.sampler.sample = short
+        session = rig.gateway.open_session()
+        with pytest.raises(openai.InternalServerError, match="1 log-probabilities"):
+            await say(connect(session.agent_config()), user("a"))
+        assert not (await session.close()).calls
 
 
 async def test_one_renderer_makes_every_turn(serve, connect) -> None:

@@ -154,7 +154,7 @@ def test_every_sampled_token_is_recorded_once_after_its_own_prompt(renderer: Ren
 
 
 def rows(calls: list[CapturedCall]) -> Counter[bytes]:
-    """Sampled spans with mask 1 over all paths from a root to a leaf, each call trained in the first path that has it."""
+    """Sampled spans with mask 1 over all paths; a call is trained in the first path that has it."""
     by_id = {call.id: call for call in calls}
     parents = {call.parent_id for call in calls}
     taken: set[str] = set()

@@ -46,7 +46,6 @@ class ChatAdapter:
             include_usage=isinstance(options, dict) and bool(options.get("include_usage")),
             logprobs=bool(body.get("logprobs")),
             return_token_ids=bool(body.get("return_token_ids")),
-            model=str(body.get("model") or ""),
             unsupported=_unsupported(body),
             is_retry=headers.get("x-stainless-retry-count", "0") != "0",
             raw=body,

@@ -10,6 +10,9 @@ from rllm.types import JsonDict, Usage
 
 __all__ = ["ChatEvents", "choice_tail", "usage_body"]
 
+_LEAST = -9999.0
+"""OpenAI's stand-in for minus infinity, which JSON cannot say."""
+
 
 def usage_body(usage: Usage) -> JsonDict:
     """Usage in OpenAI's shape."""
@@ -26,7 +29,7 @@ def choice_tail(request: Request, choice: Choice) -> JsonDict:
     if request.logprobs and choice.logprobs.size:
         tail["logprobs"] = {
             "content": [
-                {"token": token, "logprob": logprob, "bytes": list(token.encode()), "top_logprobs": []}
+                {"token": token, "logprob": max(logprob, _LEAST), "bytes": list(token.encode()), "top_logprobs": []}
                 for token, logprob in zip(choice.tokens(), choice.logprobs.tolist(), strict=True)
             ]
         }

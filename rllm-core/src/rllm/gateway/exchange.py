@@ -179,7 +179,7 @@ class _Stream:
             _note_delivery(self._http, self._session, reply)
             await self._response.write(self._writer.finish(reply))
             await self._response.write_eof()
-        except ConnectionError:
+        except (ConnectionError, asyncio.CancelledError):
             self._session.attempts.lost(reply.key, reply)
             raise
 

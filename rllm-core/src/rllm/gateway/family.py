@@ -126,14 +126,20 @@ class FamilyRenderer:
         message: Message = {"role": "assistant", "content": content}
         if parsed.reasoning_content:
             message["reasoning_content"] = cut_at_stop(parsed.reasoning_content, stop)
-        if not tools:
-            return {**message, "content": content + "".join(call.raw for call in parsed.tool_calls)}
-        calls = [_call(call) for call in parsed.tool_calls if str(call.status) == "ok"]
-        broken = "".join(call.raw for call in parsed.tool_calls if str(call.status) != "ok" and call.raw not in content)
+        calls = [call for call in parsed.tool_calls if tools and str(call.status) == "ok"]
+        texts = [self._written(call, ids) for call in parsed.tool_calls if call not in calls]
+        content += "".join(text for text in texts if text not in content)
+        message["content"] = content or (None if calls else "")
         if calls:
-            message["tool_calls"] = calls
-        message["content"] = (content + broken) or (None if calls else "")
+            message["tool_calls"] = [_call(call) for call in calls]
         return message
+
+    def _written(self, call: Any, ids: list[int]) -> str:
+        """An attempted call as the model wrote it."""
+        if call.token_span is None:
+            return str(call.raw)
+        low, high = call.token_span
+        return self._tokenizer.decode(ids[low:high])
 
     def stream(
         self, *, prompt_ids: NDArray[np.int32], tools: list[JsonDict] | None, stop: Sequence[str] = ()

@@ -6,8 +6,9 @@ request's messages; that node's prompt and sampled ids are kept and only what fo
 end the same conversation (parallel samples that said the same), the one whose tool-call ids, role and exact text
 agree is taken, then the one with the fewest continuations.
 
-A request that continues nothing known starts a path of its own. It is `forked` when the session already has calls
-and the request holds an assistant turn that none of them explains; its prompt, freshly rendered, is exact in itself.
+A request that continues nothing known starts a path of its own. A request is `forked` when the session already has
+calls and it holds an assistant turn that none of them explains: edited, summarised, or one that the renderer could
+not continue. That turn is context; the prompt is exact in itself, whether freshly rendered or after a known beginning.
 """
 
 from __future__ import annotations
@@ -158,6 +159,9 @@ def _extend(
     extension = renderer.extend(turn)
     if extension is None:
         return None
-    exactness = Exactness.BRIDGED if extension.closed else Exactness.EXACT
+    if any(message["role"] == "assistant" for message in new):
+        exactness = Exactness.FORKED
+    else:
+        exactness = Exactness.BRIDGED if extension.closed else Exactness.EXACT
     ids = np.concatenate([prompt_ids, call.response_ids, extension.ids])
     return Prompt(history, new, exactness, node, ids, extension.ids)

@@ -188,13 +188,30 @@ async def _relay(response: ClientResponse, request: Request, emit: Emit) -> Comp
                 break
             chunk = json.loads(data)
             completion.feed(chunk)
-            if chunk.get("choices") or request.include_usage:
-                emit(Delta(raw=_visible(chunk, request)))
+            _emit_chunk(_visible(chunk, request), request, emit)
     except ValueError as error:
         raise UpstreamError(f"the model provider sent a broken stream: {error}") from None
     if not completion.complete():
         raise UpstreamError("the model provider's stream ended before the reply was complete")
     return completion
+
+
+def _emit_chunk(chunk: JsonDict, request: Request, emit: Emit) -> None:
+    """One piece for each choice of a chunk; the chunk that holds only the usage goes to those who asked for it."""
+    choices = chunk.get("choices") or []
+    for choice in choices:
+        delta = choice.get("delta") or {}
+        emit(
+            Delta(
+                index=choice.get("index", 0),
+                content=delta.get("content") or "",
+                reasoning=delta.get("reasoning_content") or delta.get("reasoning") or "",
+                tool_calls=delta.get("tool_calls"),
+                raw={**chunk, "choices": [choice]},
+            )
+        )
+    if not choices and request.include_usage:
+        emit(Delta(raw=chunk))
 
 
 def _visible(body: JsonDict, request: Request) -> JsonDict:

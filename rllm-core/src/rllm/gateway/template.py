@@ -7,7 +7,6 @@ their real context. The sampled ids stay as they are, so it does not matter that
 
 from __future__ import annotations
 
-import os.path
 from collections.abc import Sequence
 from typing import Any
 
@@ -169,7 +168,7 @@ class TemplateRenderer:
         followed = self._probe([*turns, _USER], generation_prompt=True)
         if last is None or followed is None:
             return ""
-        return os.path.commonprefix([each.rpartition(_MARK)[2] for each in (last, followed)])
+        return _common(last.rpartition(_MARK)[2], followed.rpartition(_MARK)[2])
 
     def _wants_blocks(self) -> bool:
         if (text := self._probe([_USER])) is None or _USER["content"] in text:
@@ -195,6 +194,12 @@ class TemplateRenderer:
     def _opens_thinking(self) -> bool:
         with_prompt = self._probe([_USER], generation_prompt=True)
         return with_prompt is not None and with_prompt.rstrip().endswith("<think>")
+
+
+def _common(one: str, other: str) -> str:
+    """The beginning that both have."""
+    size = next((at for at, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other)))
+    return one[:size]
 
 
 def _marks(messages: Sequence[Message]) -> int:

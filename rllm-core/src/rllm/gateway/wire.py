@@ -45,7 +45,6 @@ class Request:
     """The stream ends with a chunk that holds the usage."""
     logprobs: bool = False
     return_token_ids: bool = False
-    model: str = ""
     unsupported: tuple[str, ...] = ()
     """Constraints of the request that only the model server itself could honour."""
     role: str = "default"

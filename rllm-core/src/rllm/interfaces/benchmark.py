@@ -22,8 +22,9 @@ class Benchmark(Protocol):
     def tasks(self, split: str, *, limit: int | None = None, seed: int = 0) -> Sequence[Task]:
         """Tasks of `split`; ids are unique, and splits share no task.
 
-        A procedural benchmark generates `limit` tasks (a sensible number without one) from `seed`. Raises
-        `DataError` when the split does not exist or its data is missing, empty or malformed.
+        At most `limit` of them; all that exist when there are fewer. A procedural benchmark draws them from `seed`, a
+        sensible number without a limit. Raises `DataError` when the split does not exist or its data is missing,
+        empty or malformed.
         """
         ...
 

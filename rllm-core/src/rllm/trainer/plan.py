@@ -176,7 +176,7 @@ def _resolve(config: TrainConfig, sources: Sources) -> tuple[Plan, tuple[str, ..
     if backend is not None:
         requirements = _requirements(config, backend.capabilities, loss)
         for each in requirements:
-            if not each.supported:
+            if not each.supported and (each.key != "algorithm.loss" or loss.name in LOSSES):
                 faults.add(
                     f"{each.key}={each.wanted} is not possible with backend {config.backend.name!r}, "
                     f"which offers {each.offer}"
