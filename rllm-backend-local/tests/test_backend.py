@@ -46,9 +46,7 @@ async def test_a_model_is_opened_sampled_and_described(backend: LocalBackend, mo
     assert sample.ids.dtype == np.dtype(np.int32)
     assert sample.logprobs.dtype == np.dtype(np.float32)
     assert sample.versions.tolist() == [0] * 6
-    fresh = {
-        (await backend.sampler.sample(PROMPT, SamplingParams(max_tokens=6))).ids.tobytes() for _ in range(4)
-    }
+    fresh = {(await backend.sampler.sample(PROMPT, SamplingParams(max_tokens=6))).ids.tobytes() for _ in range(4)}
     assert len(fresh) > 1
 
 
@@ -70,10 +68,7 @@ async def test_prompts_that_do_not_fit_are_refused_and_long_replies_are_cut(back
 
 
 async def test_a_cancelled_request_leaves_room_for_others(backend: LocalBackend) -> None:
-    tasks = [
-        asyncio.create_task(backend.sampler.sample(PROMPT, SamplingParams(max_tokens=240)))
-        for _ in range(400)
-    ]
+    tasks = [asyncio.create_task(backend.sampler.sample(PROMPT, SamplingParams(max_tokens=240))) for _ in range(400)]
     await asyncio.sleep(0.05)
     for task in tasks:
         task.cancel()
@@ -150,9 +145,7 @@ async def test_a_saved_run_goes_on_bit_for_bit(
     await asyncio.gather(whole.close(), reopened.close())
 
 
-async def test_loading_from_a_folder_without_a_checkpoint_says_so(
-    backend: LocalBackend, tmp_path: Path
-) -> None:
+async def test_loading_from_a_folder_without_a_checkpoint_says_so(backend: LocalBackend, tmp_path: Path) -> None:
     with pytest.raises(BackendError, match=r"no state\.pt"):
         await backend.load(tmp_path / "nothing")
 
@@ -166,13 +159,8 @@ async def test_errors_of_the_worker_arrive_as_they_are(backend: LocalBackend, ro
     assert (await backend.step(rows, SPEC, OPTIMIZER)).tokens > 0
 
 
-async def test_a_killed_worker_fails_every_call_with_its_exit_code(
-    backend: LocalBackend, rows: list[Row]
-) -> None:
-    waiting = [
-        asyncio.create_task(backend.sampler.sample(PROMPT, SamplingParams(max_tokens=200)))
-        for _ in range(500)
-    ]
+async def test_a_killed_worker_fails_every_call_with_its_exit_code(backend: LocalBackend, rows: list[Row]) -> None:
+    waiting = [asyncio.create_task(backend.sampler.sample(PROMPT, SamplingParams(max_tokens=200))) for _ in range(500)]
     waiting.append(asyncio.create_task(backend.step(rows * 50, SPEC, OPTIMIZER)))  # type: ignore[arg-type]
     await asyncio.sleep(0.02)
     os.kill(backend.worker_pid, signal.SIGKILL)
@@ -229,9 +217,7 @@ asyncio.run(main())
 
 
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM])
-def test_a_killed_parent_leaves_no_worker_behind(
-    how: signal.Signals, model_path: Path, tmp_path: Path
-) -> None:
+def test_a_killed_parent_leaves_no_worker_behind(how: signal.Signals, model_path: Path, tmp_path: Path) -> None:
     with subprocess.Popen(
         [sys.executable, "-c", PARENT, str(model_path), str(tmp_path)], stdout=subprocess.PIPE, text=True
     ) as parent:
@@ -248,9 +234,7 @@ async def test_ctrl_c_does_not_end_the_worker(backend: LocalBackend) -> None:
     assert (await backend.sampler.sample(PROMPT, SamplingParams(max_tokens=3))).ids.size == 3
 
 
-async def test_models_that_cannot_be_used_are_one_clear_line(
-    tmp_path: Path, write_model: Callable[..., Path]
-) -> None:
+async def test_models_that_cannot_be_used_are_one_clear_line(tmp_path: Path, write_model: Callable[..., Path]) -> None:
     bare = write_model(tmp_path / "bare")
     (bare / "chat_template.jinja").unlink()
     (tmp_path / "empty").mkdir()
@@ -272,9 +256,7 @@ async def test_models_that_cannot_be_used_are_one_clear_line(
 
 def test_impossible_options_are_refused_all_at_once() -> None:
     with pytest.raises(ConfigError) as caught:
-        LocalBackend(
-            device="tpu", dtype="int4", lora_rank=-1, micro_batch_tokens=0, target_modules=["q_proj"]
-        )
+        LocalBackend(device="tpu", dtype="int4", lora_rank=-1, micro_batch_tokens=0, target_modules=["q_proj"])
     assert len(caught.value.faults) == 4
 
 

@@ -41,9 +41,7 @@ def test_draws_follow_the_softmax(temperature: float) -> None:
 
 
 def test_numbers_of_different_seeds_and_counters_are_uniform_and_unrelated() -> None:
-    table = uniforms(np.repeat(np.arange(300, dtype=np.uint64), 300), np.tile(np.arange(300), 300)).reshape(
-        300, 300
-    )
+    table = uniforms(np.repeat(np.arange(300, dtype=np.uint64), 300), np.tile(np.arange(300), 300)).reshape(300, 300)
     assert 0 <= table.min() < 0.001
     assert 0.999 < table.max() < 1
     assert np.abs(table.mean(0) - 0.5).max() < 0.075
@@ -101,9 +99,7 @@ def test_a_token_of_no_probability_is_never_drawn() -> None:
     logits = torch.tensor([[float("-inf"), 0.0, float("-inf")]]).expand(1000, -1)
     assert set(draw(logits).ids.tolist()) == {1}
     for edge in (0.0, 1 - 2**-53):
-        settings = Settings(
-            np.ones(1, np.float32), np.zeros(1, np.int64), np.ones(1, np.float32), np.array([edge])
-        )
+        settings = Settings(np.ones(1, np.float32), np.zeros(1, np.int64), np.ones(1, np.float32), np.array([edge]))
         assert choose(logits[:1], settings).ids.tolist() == [1]
 
 

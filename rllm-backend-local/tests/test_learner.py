@@ -32,9 +32,7 @@ class _Watched(Learner):
     caught: list[torch.Tensor]
 
     def _update(self, adamw: torch.optim.AdamW, spec: OptimizerSpec, norm: float) -> None:
-        self.caught = [
-            p.grad.clone().flatten() for p in self._policy.trainable().values() if p.grad is not None
-        ]
+        self.caught = [p.grad.clone().flatten() for p in self._policy.trainable().values() if p.grad is not None]
 
 
 def gradients(policy: Policy, rows: list[Row], spec: LossSpec, budget: int) -> tuple[float, torch.Tensor]:
@@ -51,9 +49,7 @@ def by_hand(policy: Policy, rows: list[Row], spec: LossSpec) -> tuple[float, tor
     everything = sum(int(row.mask.sum()) for row in rows)
     total = torch.zeros(())
     for row in trained:
-        logits = policy.learner(
-            input_ids=torch.from_numpy(row.ids.astype(np.int64))[None], use_cache=False
-        ).logits[0]
+        logits = policy.learner(input_ids=torch.from_numpy(row.ids.astype(np.int64))[None], use_cache=False).logits[0]
         table = (logits / row.temperature).log_softmax(-1)
         logp = table[torch.arange(row.ids.size - 1), torch.from_numpy(row.ids[1:].astype(np.int64))]
         mask = torch.from_numpy(row.mask[1:].astype(bool))
@@ -99,9 +95,7 @@ def test_shared_prompts_are_exact_for_other_architectures(
     torch.testing.assert_close(found, expected, rtol=1e-3, atol=1e-4 * float(expected.abs().max()))
 
 
-def test_what_stands_in_masked_entries_has_no_effect(
-    make_policy: Callable[..., Policy], rows: list[Row]
-) -> None:
+def test_what_stands_in_masked_entries_has_no_effect(make_policy: Callable[..., Policy], rows: list[Row]) -> None:
     policy = make_policy()
     spec = LossSpec(name="ppo_clip")
     spoilt = []
@@ -120,9 +114,7 @@ def test_what_stands_in_masked_entries_has_no_effect(
     assert torch.equal(found[1], expected[1])
 
 
-def test_rows_without_trained_tokens_change_nothing(
-    make_policy: Callable[..., Policy], rows: list[Row]
-) -> None:
+def test_rows_without_trained_tokens_change_nothing(make_policy: Callable[..., Policy], rows: list[Row]) -> None:
     policy = make_policy()
     padding = dataclasses.replace(rows[0], mask=np.zeros_like(rows[0].mask))
     for aggregation in ("token-mean", "seq-mean-token-mean"):
@@ -133,9 +125,7 @@ def test_rows_without_trained_tokens_change_nothing(
     assert learner.step([padding], LossSpec(name="ppo_clip"), OptimizerSpec(lr=1.0)).tokens == 0
 
 
-def test_a_step_that_is_not_finite_changes_nothing(
-    make_policy: Callable[..., Policy], rows: list[Row]
-) -> None:
+def test_a_step_that_is_not_finite_changes_nothing(make_policy: Callable[..., Policy], rows: list[Row]) -> None:
     policy = make_policy()
     learner = Learner(policy, micro_batch_tokens=64)
     learner.step(rows, LossSpec(name="ppo_clip"), OptimizerSpec(lr=1e-3))
@@ -152,9 +142,7 @@ def test_the_update_is_that_of_torch_adamw_on_the_clipped_gradient(
 ) -> None:
     policy, spec = make_policy(), LossSpec(name="policy_gradient")
     other = make_policy()
-    adamw = torch.optim.AdamW(
-        list(other.trainable().values()), lr=1e-2, betas=(0.9, 0.95), eps=1e-8, weight_decay=0
-    )
+    adamw = torch.optim.AdamW(list(other.trainable().values()), lr=1e-2, betas=(0.9, 0.95), eps=1e-8, weight_decay=0)
     learner = Learner(policy, micro_batch_tokens=256)
     for _ in range(3):
         learner.step(rows, spec, OptimizerSpec(lr=1e-2, grad_clip=0.1))
@@ -168,9 +156,7 @@ def test_the_update_is_that_of_torch_adamw_on_the_clipped_gradient(
         torch.testing.assert_close(mine, theirs, rtol=1e-4, atol=1e-5)
 
 
-def test_logprobs_are_those_of_the_plain_forward_pass(
-    make_policy: Callable[..., Policy], rows: list[Row]
-) -> None:
+def test_logprobs_are_those_of_the_plain_forward_pass(make_policy: Callable[..., Policy], rows: list[Row]) -> None:
     policy = make_policy()
     found = Learner(policy, micro_batch_tokens=100).logprobs(rows)
     for row, values in zip(rows, found, strict=True):
@@ -204,9 +190,7 @@ def test_the_reference_is_the_initial_weights(make_policy: Callable[..., Policy]
         learner = Learner(policy, micro_batch_tokens=512)
         before = learner.logprobs(rows)
         spec = LossSpec(name="policy_gradient", params={"kl_coef": 0.1})
-        assert learner.step(rows, spec, OptimizerSpec(lr=0.1)).metrics["kl_reference"] == pytest.approx(
-            0, abs=1e-5
-        )
+        assert learner.step(rows, spec, OptimizerSpec(lr=0.1)).metrics["kl_reference"] == pytest.approx(0, abs=1e-5)
         assert learner.step(rows, spec, OptimizerSpec(lr=0.1)).metrics["kl_reference"] > 1e-4
         for old, now in zip(before, learner.reference_logprobs(rows), strict=True):
             np.testing.assert_allclose(old, now, atol=1e-5)

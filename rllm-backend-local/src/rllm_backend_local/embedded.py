@@ -14,6 +14,7 @@ import tempfile
 from dataclasses import astuple, dataclass
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -97,46 +98,54 @@ def _make(path: Path, seed: int, recipe: Recipe) -> None:
     model.eval().save_pretrained(path)
 
 
-def _warm_start(model: torch.nn.Module, tokenizer: object, seed: int, recipe: Recipe) -> None:
-    optimizer = torch.optim.AdamW(
-        model.parameters(), lr=recipe.learning_rate, betas=(0.9, 0.95), weight_decay=0.01
-    )
+def _warm_start(model: torch.nn.Module, tokenizer: Any, seed: int, recipe: Recipe) -> None:
+    optimizer = torch.optim.AdamW(model.parameters(), lr=recipe.learning_rate, betas=(0.9, 0.95), weight_decay=0.01)
     source = demonstrations(
         np.random.default_rng(seed),
         max_number=recipe.max_number,
         max_target=recipe.max_target,
         correct=recipe.correct,
     )
+    encode = _Encoder(tokenizer)
     for step in range(recipe.steps):
         shape = min(1.0, (step + 1) / 20) * (1 + math.cos(math.pi * step / recipe.steps)) / 2
         for group in optimizer.param_groups:
             group["lr"] = recipe.learning_rate * shape
-        ids, labels = _tokens(list(islice(source, recipe.batch)), tokenizer)
+        ids, labels = encode.batch(list(islice(source, recipe.batch)))
         logits = model(input_ids=ids, use_cache=False).logits[:, :-1]
-        loss = torch.nn.functional.cross_entropy(
-            logits.flatten(0, 1), labels[:, 1:].flatten(), ignore_index=-100
-        )
+        loss = torch.nn.functional.cross_entropy(logits.flatten(0, 1), labels[:, 1:].flatten(), ignore_index=-100)
         optimizer.zero_grad()
         loss.backward()  # type: ignore[no-untyped-call]  # torch leaves it untyped
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
 
 
-def _tokens(batch: list[Demonstration], tokenizer: object) -> tuple[torch.Tensor, torch.Tensor]:
-    """Ids [B, L] and labels, which are -100 on the prompt and on padding."""
-    sequences = []
-    for one in batch:
-        messages = [{"role": "user", "content": one.prompt}]
-        prompt = tokenizer.apply_chat_template(  # type: ignore[attr-defined]  # a transformers tokenizer
-            messages, tokenize=False, add_generation_prompt=True
-        )
-        start = tokenizer(prompt)["input_ids"]  # type: ignore[operator]
-        end = tokenizer(one.answer)["input_ids"]  # type: ignore[operator]
-        sequences.append((start, [*end, tokenizer.eos_token_id]))  # type: ignore[attr-defined]
-    longest = max(len(start) + len(end) for start, end in sequences)
-    ids = torch.zeros((len(sequences), longest), dtype=torch.long)
-    labels = torch.full((len(sequences), longest), -100)
-    for line, (start, end) in enumerate(sequences):
-        ids[line, : len(start) + len(end)] = torch.tensor(start + end)
-        labels[line, len(start) : len(start) + len(end)] = torch.tensor(end)
-    return ids, labels
+class _Encoder:
+    """Demonstrations as token ids; each text is encoded once."""
+
+    def __init__(self, tokenizer: Any) -> None:
+        self._tokenizer = tokenizer
+        self._known: dict[str, list[int]] = {}
+
+    def _prompt(self, text: str) -> list[int]:
+        if text not in self._known:
+            messages = [{"role": "user", "content": text}]
+            written = self._tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)
+            self._known[text] = self._tokenizer(written)["input_ids"]
+        return self._known[text]
+
+    def _reply(self, text: str) -> list[int]:
+        if text not in self._known:
+            self._known[text] = [*self._tokenizer(text)["input_ids"], self._tokenizer.eos_token_id]
+        return self._known[text]
+
+    def batch(self, demonstrations: list[Demonstration]) -> tuple[torch.Tensor, torch.Tensor]:
+        """Ids [B, L] and labels, which are -100 on the prompt and on padding."""
+        sequences = [(self._prompt(one.prompt), self._reply(one.answer)) for one in demonstrations]
+        longest = max(len(start) + len(end) for start, end in sequences)
+        ids = torch.zeros((len(sequences), longest), dtype=torch.long)
+        labels = torch.full((len(sequences), longest), -100)
+        for line, (start, end) in enumerate(sequences):
+            ids[line, : len(start) + len(end)] = torch.tensor(start + end)
+            labels[line, len(start) : len(start) + len(end)] = torch.tensor(end)
+        return ids, labels

@@ -39,9 +39,7 @@ def write_tokenizer(path: Path, *, context_length: int) -> int:
     tokenizer.pre_tokenizer = ByteLevel(add_prefix_space=False, use_regex=False)
     tokenizer.decoder = ByteLevelDecoder()
     tokenizer.add_special_tokens([AddedToken(text, special=True, normalized=False) for text in specials])
-    tokenizer.add_tokens(
-        [AddedToken(text, special=False, normalized=False) for text in (*PHRASES, *_ROLES, *_NUMBERS)]
-    )
+    tokenizer.add_tokens([AddedToken(text, special=False, normalized=False) for text in (*PHRASES, *_ROLES, *_NUMBERS)])
     fast = PreTrainedTokenizerFast(
         tokenizer_object=tokenizer,
         eos_token=END,

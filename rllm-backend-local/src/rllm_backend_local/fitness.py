@@ -45,12 +45,8 @@ def check_fitness(policy: Policy, *, name: str) -> None:
         )
 
 
-def _sample(
-    policy: Policy, prompt: NDArray[np.int32]
-) -> tuple[list[NDArray[np.int32]], list[NDArray[np.float32]]]:
-    sampler = SlotSampler(
-        policy.sampler, slots=2, context_length=64, cache_bytes=1 << 30, decode=lambda _: ""
-    )
+def _sample(policy: Policy, prompt: NDArray[np.int32]) -> tuple[list[NDArray[np.int32]], list[NDArray[np.float32]]]:
+    sampler = SlotSampler(policy.sampler, slots=2, context_length=64, cache_bytes=1 << 30, decode=lambda _: "")
     for number in range(2):
         sampler.submit(Request(number, prompt, _REPLY_TOKENS, 1.0, 1.0, 0, (), (), number, False))
     replies = {}

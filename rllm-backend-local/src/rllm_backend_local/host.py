@@ -56,9 +56,7 @@ class Host:
             cache_bytes=options.cache_mib << 20,
             decode=self._decode,
         )
-        self._learner = (
-            Learner(self._policy, micro_batch_tokens=options.micro_batch_tokens) if trainable else None
-        )
+        self._learner = Learner(self._policy, micro_batch_tokens=options.micro_batch_tokens) if trainable else None
         self._budget = options.micro_batch_tokens
         self.info = ModelInfo(
             name=model,
@@ -74,9 +72,7 @@ class Host:
     def _context_length(self, asked: int, model: str) -> int:
         most = int(getattr(self._policy.config.get_text_config(), "max_position_embeddings", 0) or 0)
         if most and asked > most:
-            raise ConfigError(
-                f"context_length {asked} is more than the {most} tokens that model {model!r} can hold"
-            )
+            raise ConfigError(f"context_length {asked} is more than the {most} tokens that model {model!r} can hold")
         return asked or min(most or 4096, 8192)
 
     def _decode(self, ids: Sequence[int]) -> str:

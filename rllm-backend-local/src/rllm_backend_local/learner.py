@@ -37,9 +37,7 @@ def _bias(batch: MicroBatch, window: int, dtype: torch.dtype, device: str) -> to
     return bias[:, None].to(device)
 
 
-def _masks(
-    batch: MicroBatch, config: Any, dtype: torch.dtype, device: str
-) -> torch.Tensor | dict[str, torch.Tensor]:
+def _masks(batch: MicroBatch, config: Any, dtype: torch.dtype, device: str) -> torch.Tensor | dict[str, torch.Tensor]:
     """The mask in the form that the model expects: one, or one for each type of layer."""
     text = config.get_text_config()
     window = getattr(text, "sliding_window", None) or 0
@@ -195,9 +193,7 @@ class Learner:
         sequences = [Sequence1D(row.ids, np.arange(row.ids.size) > 0) for row in rows]
         for batch in pack(sequences, self._budget):
             temperatures = _temperatures(rows, batch)
-            logp, _entropy = token_logprobs(
-                model, self._policy.config, batch, temperatures, device=self._policy.device
-            )
+            logp, _entropy = token_logprobs(model, self._policy.config, batch, temperatures, device=self._policy.device)
             values = logp.cpu().numpy()
             for row in np.unique(batch.rows):
                 here = batch.rows == row

@@ -48,9 +48,7 @@ def _policy_gradient(tokens: Tokens, params: Mapping[str, float]) -> tuple[torch
     return -tokens.advantage * tokens.logp, None
 
 
-def _importance_sampling(
-    tokens: Tokens, params: Mapping[str, float]
-) -> tuple[torch.Tensor, torch.Tensor | None]:
+def _importance_sampling(tokens: Tokens, params: Mapping[str, float]) -> tuple[torch.Tensor, torch.Tensor | None]:
     """-A · ratio."""
     return -tokens.advantage * tokens.difference.exp(), None
 
@@ -108,9 +106,7 @@ def check(spec: LossSpec) -> None:
     if spec.name not in LOSSES:
         faults.append(f"the local backend has no loss {spec.name!r}; it has {', '.join(sorted(LOSSES))}")
     if spec.aggregation not in AGGREGATIONS:
-        faults.append(
-            f"the local backend has no aggregation {spec.aggregation!r}; it has {', '.join(AGGREGATIONS)}"
-        )
+        faults.append(f"the local backend has no aggregation {spec.aggregation!r}; it has {', '.join(AGGREGATIONS)}")
     unknown = sorted(set(spec.params) - _PARAMS.get(spec.name, set()) - _PARAMS_OF_ALL)
     if unknown:
         known = ", ".join(sorted(_PARAMS.get(spec.name, set()) | _PARAMS_OF_ALL))

@@ -29,9 +29,7 @@ def model_directory(name: str, cache: Path) -> Path:
     """The directory of the model that is called `name`, with tokenizer and chat template. Raises `ModelError`."""
     path = _find(name, cache)
     if not (path / "config.json").is_file():
-        raise ModelError(
-            f"model {name!r}: {str(path)!r} has no config.json; expected a Hugging Face model directory"
-        )
+        raise ModelError(f"model {name!r}: {str(path)!r} has no config.json; expected a Hugging Face model directory")
     if not _has_chat_template(path):
         raise ModelError(
             f"model {name!r} has no chat template, so messages cannot be turned into tokens; use an instruction-tuned "
@@ -120,9 +118,7 @@ def _convert(file: Path, into: Path) -> None:
     if getattr(model.config, "quantization_config", None) is not None:
         del model.config.quantization_config
     model.save_pretrained(into)
-    AutoTokenizer.from_pretrained(file.parent, gguf_file=file.name, local_files_only=True).save_pretrained(
-        into
-    )
+    AutoTokenizer.from_pretrained(file.parent, gguf_file=file.name, local_files_only=True).save_pretrained(into)
 
 
 def _from_hub(name: str) -> Path:

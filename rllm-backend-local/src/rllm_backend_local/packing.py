@@ -138,9 +138,7 @@ def _build(sequences: Sequence[Sequence1D], lines: Sequence[Sequence[_Tree]], wi
                 sources = np.where(places == start, base + start - 1, at + places - start - 1)
                 targets = sequences[row].ids[places]
                 found.append(
-                    np.stack(
-                        [np.full_like(places, line), sources, targets, np.full_like(places, row), places]
-                    )
+                    np.stack([np.full_like(places, line), sources, targets, np.full_like(places, row), places])
                 )
                 at += tail.size
             segment += 1

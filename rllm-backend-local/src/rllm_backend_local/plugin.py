@@ -22,8 +22,7 @@ def rllm_backends() -> Iterable[BackendSpec]:
             target="rllm_backend_local.backend:LocalBackend",
             models=("embedded", "smollm2"),
             requires=tuple(
-                Requirement(module, _INSTALL)
-                for module in ("torch", "transformers", "peft", "safetensors", "gguf")
+                Requirement(module, _INSTALL) for module in ("torch", "transformers", "peft", "safetensors", "gguf")
             ),
         )
     ]

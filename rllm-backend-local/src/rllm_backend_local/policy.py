@@ -47,9 +47,7 @@ def load_model(path: Path, *, name: str, dtype: torch.dtype, device: str) -> tor
     from transformers import AutoModelForCausalLM
 
     with boundary_sync(ModelError, f"model {name!r}"):
-        model: torch.nn.Module = AutoModelForCausalLM.from_pretrained(
-            path, dtype=dtype, local_files_only=True
-        )
+        model: torch.nn.Module = AutoModelForCausalLM.from_pretrained(path, dtype=dtype, local_files_only=True)
     return model.to(device).eval()
 
 

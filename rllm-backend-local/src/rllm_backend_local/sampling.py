@@ -102,9 +102,7 @@ class SlotSampler:
         segments = self._segments()
         decoding = [slot for slot, run in enumerate(self._running) if run is not None and run.ids]
         ready = [
-            (slot, run.ready)
-            for slot, run in enumerate(self._running)
-            if run is not None and run.ready is not None
+            (slot, run.ready) for slot, run in enumerate(self._running) if run is not None and run.ready is not None
         ]
         rows: list[torch.Tensor] = []
         slots = list(decoding)
@@ -169,9 +167,7 @@ class SlotSampler:
         while self._waiting and free:
             request = self._waiting.popleft()
             known = self._prefixes.find(request.prompt)
-            if (
-                known is None or known.tokens < request.prompt.size
-            ) and request.prompt.tobytes() in being_read:
+            if (known is None or known.tokens < request.prompt.size) and request.prompt.tobytes() in being_read:
                 later.append(request)
                 continue
             if not self._fit(request):
@@ -215,9 +211,7 @@ class SlotSampler:
         return segments
 
     @torch.inference_mode()
-    def _forward(
-        self, decoding: Sequence[int], segments: Sequence[Segment]
-    ) -> tuple[torch.Tensor, list[int]]:
+    def _forward(self, decoding: Sequence[int], segments: Sequence[Segment]) -> tuple[torch.Tensor, list[int]]:
         """Logits of the decoding slots, then of the slots whose prompt is now read (these are returned too)."""
         span = decoding[-1] + 1 if decoding else 0
         live = np.zeros(span, bool)

@@ -107,9 +107,7 @@ class _Block:
             seen = key <= self.positions[:, :, None]
             if window:
                 seen &= key > self.positions[:, :, None] - window
-            known = torch.zeros(seen.shape, dtype=dtype, device=seen.device).masked_fill_(
-                ~seen, float("-inf")
-            )
+            known = torch.zeros(seen.shape, dtype=dtype, device=seen.device).masked_fill_(~seen, float("-inf"))
             known = known.repeat_interleave(groups, dim=1)[:, None]
             self.biases[window, groups] = known
         return known
@@ -250,9 +248,7 @@ def slot_attention(
 ) -> tuple[torch.Tensor, None]:
     """transformers' attention interface. What `unused` would change shows up when the sampler checks the model."""
     if rllm_plan is None:
-        raise ModelError(
-            "the model's layers do not pass keyword arguments to attention; it cannot be sampled from"
-        )
+        raise ModelError("the model's layers do not pass keyword arguments to attention; it cannot be sampled from")
     scale = query.shape[-1] ** -0.5 if scaling is None else scaling
     layer = int(module.layer_idx)  # type: ignore[arg-type]  # torch types attributes as Tensor | Module
     return rllm_plan.attend(layer, query, key, value, scale, sliding_window or 0), None

@@ -8,9 +8,7 @@ TASK = Task(id="a:b/c", instruction="go")
 
 
 def call(text: str, *, role: str = "default", response_id: str = "") -> CapturedCall:
-    return CapturedCall(
-        role=role, response_id=response_id or f"r-{text}", reply={"role": "assistant", "content": text}
-    )
+    return CapturedCall(role=role, response_id=response_id or f"r-{text}", reply={"role": "assistant", "content": text})
 
 
 def test_none_builds_one_trajectory_for_each_role() -> None:

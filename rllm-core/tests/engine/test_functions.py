@@ -32,9 +32,7 @@ def test_the_reward_contract(value: object, reward: float, correct: bool) -> Non
     assert (output.reward, output.is_correct) == (reward, correct)
 
 
-@pytest.mark.parametrize(
-    "value", ["1", None, [1.0], {"reward": 1}, float("nan"), float("inf"), np.nan, (1, True, 2)]
-)
+@pytest.mark.parametrize("value", ["1", None, [1.0], {"reward": 1}, float("nan"), float("inf"), np.nan, (1, True, 2)])
 def test_what_is_not_a_finite_number_is_refused_with_the_value(value: object) -> None:
     with pytest.raises(GradingError, match="evaluator 'e'"):
         coerce_eval_output(value, who="evaluator 'e'")

@@ -24,9 +24,7 @@ def table() -> Iterator[ModuleType]:
 def make_trainer(table: ModuleType, tmp_path: Path) -> Any:
     """An AgentTrainer on the table backend; keywords change its configuration."""
 
-    def make(
-        *, agent: str = "ask", evaluator: str = "digits", observer: Any = None, **changes: Any
-    ) -> AgentTrainer:
+    def make(*, agent: str = "ask", evaluator: str = "digits", observer: Any = None, **changes: Any) -> AgentTrainer:
         config: dict[str, Any] = {
             "model.name": "table",
             "backend.name": "rllm.testing.table:TableBackend",

@@ -92,9 +92,7 @@ def test_an_interrupted_run_resumes_to_the_same_parameters(make_trainer: Any, st
 
 def test_nothing_to_learn_from_stops_the_run_and_keeps_its_work(make_trainer: Any) -> None:
     trainer = make_trainer(evaluator="constant", trainer__max_idle_steps=3)
-    with pytest.raises(
-        TrainingStalled, match=r"nothing to learn from in 3 steps in a row: all 4 groups .* too_hard"
-    ):
+    with pytest.raises(TrainingStalled, match=r"nothing to learn from in 3 steps in a row: all 4 groups .* too_hard"):
         trainer.train()
     (folder,) = trainer._runs.iterdir()
     assert json.loads((folder / "run.json").read_text())["status"] == "failed"
@@ -141,9 +139,7 @@ def test_a_learner_that_fails_ends_the_run_with_its_finished_steps_saved(
     assert np.array_equal(weights(resumed.path, 6), weights(make_trainer().train().path, 6))
 
 
-def test_a_full_disk_at_a_checkpoint_is_one_clear_error(
-    make_trainer: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_full_disk_at_a_checkpoint_is_one_clear_error(make_trainer: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     async def save(self: TableBackend, path: Path) -> None:
         raise OSError(28, "No space left on device")
 

@@ -11,9 +11,7 @@ from rllm.trainer.rows import call_index, trajectory_rows
 from rllm.types import CapturedCall, Episode, Exactness, FinishReason, Step, Trajectory
 
 
-def call(
-    name: str, added: list[int], sampled: list[int], parent: str | None = None, **fields: Any
-) -> CapturedCall:
+def call(name: str, added: list[int], sampled: list[int], parent: str | None = None, **fields: Any) -> CapturedCall:
     return CapturedCall(
         id=name,
         parent_id=parent,
@@ -95,9 +93,7 @@ def test_a_steps_own_advantages_win_and_must_fit() -> None:
     st.lists(st.tuples(st.integers(0, 3), st.integers(1, 3), st.booleans()), min_size=1, max_size=12),
     st.data(),
 )
-def test_every_sampled_token_is_trained_exactly_once(
-    shape: list[tuple[int, int, bool]], data: st.DataObject
-) -> None:
+def test_every_sampled_token_is_trained_exactly_once(shape: list[tuple[int, int, bool]], data: st.DataObject) -> None:
     calls: list[CapturedCall] = []
     token = 1
     for index, (added, sampled, _) in enumerate(shape):

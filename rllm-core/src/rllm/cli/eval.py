@@ -57,7 +57,7 @@ def command(
 
     \b
     rllm eval countdown --model embedded
-    rllm eval gsm8k benchmark.options.path=test.jsonl --model NAME --base-url http://127.0.0.1:8000/v1
+    rllm eval gsm8k --model NAME --base-url http://127.0.0.1:8000/v1
     """
     flags: dict[str, Any] = {
         "agent.name": agent,
@@ -112,4 +112,3 @@ def _run(
         print(json.dumps({"run": result.run_id, "path": str(result.path), **result.summary.as_dict()}))
     else:
         print_report(result.run_id, result.path, result.summary)
-

@@ -21,8 +21,7 @@ def print_explanation(loaded: Loaded[TrainConfig], *, as_json: bool) -> None:
     if as_json:
         data = {
             "settings": [
-                {"key": row.key, "value": row.value, "source": row.source.value, "meaning": row.meaning}
-                for row in rows
+                {"key": row.key, "value": row.value, "source": row.source.value, "meaning": row.meaning} for row in rows
             ],
             "backend": [
                 {"key": each.key, "wanted": each.wanted, "supported": each.supported, "offer": each.offer}

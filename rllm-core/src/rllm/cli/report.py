@@ -47,8 +47,7 @@ def report_lines(summary: Summary) -> list[tuple[str, str]]:
     lines.append(
         (
             "tokens",
-            f"{summary.tokens.get('prompt_tokens', 0):.0f} in  "
-            f"{summary.tokens.get('completion_tokens', 0):.0f} out",
+            f"{summary.tokens.get('prompt_tokens', 0):.0f} in  {summary.tokens.get('completion_tokens', 0):.0f} out",
         )
     )
     return lines

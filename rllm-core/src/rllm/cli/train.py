@@ -43,7 +43,7 @@ def command(
 
     \b
     rllm train countdown --backend local
-    rllm train countdown --model smollm2 trainer.steps=20 backend.options.lora_rank=8
+    rllm train countdown --model smollm2 trainer.steps=20
     """
     flags: dict[str, Any] = {
         "agent.name": agent,
@@ -142,6 +142,4 @@ def validation_curve(path: Path) -> list[tuple[int, float]]:
 
     with RunStore.open(path, write=False) as store:
         rows = store.metrics("validation")
-    return [
-        (int(row["step"]), float(row["validation/accuracy"])) for row in rows if "validation/accuracy" in row
-    ]
+    return [(int(row["step"]), float(row["validation/accuracy"])) for row in rows if "validation/accuracy" in row]

@@ -38,9 +38,7 @@ def attach(result: FlowResult, calls: Sequence[CapturedCall], *, task: Task, age
     unclaimed = {call.id: call for call in calls}
     for trajectory in episode.trajectories:
         for step in trajectory.steps:
-            if step.call is None and (
-                call := _find(step, trajectory, unclaimed, only=len(episode.trajectories) == 1)
-            ):
+            if step.call is None and (call := _find(step, trajectory, unclaimed, only=len(episode.trajectories) == 1)):
                 step.call = unclaimed.pop(call.id)
     for trajectory in episode.trajectories:
         if not trajectory.steps:
@@ -73,9 +71,7 @@ def _belongs(call: CapturedCall, trajectory: Trajectory, *, only: bool) -> bool:
     return call.role == trajectory.name or (only and call.role == "default")
 
 
-def _find(
-    step: Step, trajectory: Trajectory, unclaimed: dict[str, CapturedCall], *, only: bool
-) -> CapturedCall | None:
+def _find(step: Step, trajectory: Trajectory, unclaimed: dict[str, CapturedCall], *, only: bool) -> CapturedCall | None:
     if step.response_id is not None:
         found = [call for call in unclaimed.values() if call.response_id == step.response_id]
         if len(found) != 1:

@@ -168,9 +168,7 @@ def as_grader(value: Any) -> Any:
         return FunctionGrader(value.evaluate, name=type(value).__name__)
     if callable(value):
         return FunctionGrader(value)
-    raise TypeError(
-        f"expected an evaluator function (task, episode) or an object with grade(), got {value!r}"
-    )
+    raise TypeError(f"expected an evaluator function (task, episode) or an object with grade(), got {value!r}")
 
 
 def coerce_eval_output(value: Any, *, who: str) -> EvalOutput:

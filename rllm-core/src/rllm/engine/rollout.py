@@ -109,9 +109,7 @@ async def run_rollout(program: Program, request: RolloutRequest, gateway: Gatewa
     return episode
 
 
-async def _attempt(
-    program: Program, request: RolloutRequest, gateway: Gateway, limits: Limits, retry: int
-) -> Episode:
+async def _attempt(program: Program, request: RolloutRequest, gateway: Gateway, limits: Limits, retry: int) -> Episode:
     session = gateway.open_session(
         SessionSpec(
             id=new_id("s"),

@@ -27,9 +27,7 @@ def construct(kind: str, name: str, options: Mapping[str, Any]) -> Any:
     except ConfigError as error:
         if isinstance(error.__cause__, TypeError):
             given = ", ".join(sorted(options)) or "none"
-            raise ConfigError(
-                f"{kind} {name!r} does not accept its options ({given}): {error.__cause__}"
-            ) from None
+            raise ConfigError(f"{kind} {name!r} does not accept its options ({given}): {error.__cause__}") from None
         raise
 
 
@@ -48,9 +46,7 @@ def backend_for_model(model: str) -> str:
             f"no backend is installed to serve {model!r}: pip install rllm-backend-local, "
             "or give --base-url for a model server"
         )
-    raise ConfigError(
-        f"which backend shall serve {model!r}? give --backend {' or '.join(s.name for s in specs)}"
-    )
+    raise ConfigError(f"which backend shall serve {model!r}? give --backend {' or '.join(s.name for s in specs)}")
 
 
 @asynccontextmanager

@@ -83,17 +83,13 @@ class Evaluation:
                 raise ConfigError(f"no task has the id {missing[0]!r}; ids look like {sorted(known)[:3]}")
             tasks = [task for task in tasks if task.id in set(config.tasks)]
         if not tasks:
-            raise DataError(
-                f"{config.benchmark.name or 'dataset'} has no tasks in {config.benchmark.split!r}"
-            )
+            raise DataError(f"{config.benchmark.name or 'dataset'} has no tasks in {config.benchmark.split!r}")
         return tasks
 
     def _program(self, agent_flow: Any, evaluator: Any, benchmark: Any, spec: Any) -> Program:
         config = self.config
         if evaluator is None and benchmark is None:
-            raise ConfigError(
-                "nothing grades the episodes: give an evaluator, or a benchmark that brings one"
-            )
+            raise ConfigError("nothing grades the episodes: give an evaluator, or a benchmark that brings one")
         grader = as_grader(evaluator) if evaluator is not None else benchmark.grader
         if agent_flow is not None and not isinstance(agent_flow, str):
             harness = as_harness(agent_flow)
@@ -111,9 +107,7 @@ class Evaluation:
         wanted = self.config.sampling.model_dump()
         if self.config.model.base_url is None:
             return wanted
-        return {
-            key: value for key, value in wanted.items() if (key, value) not in (("top_p", 1.0), ("top_k", 0))
-        }
+        return {key: value for key, value in wanted.items() if (key, value) not in (("top_p", 1.0), ("top_k", 0))}
 
     @asynccontextmanager
     async def _upstream(self) -> AsyncIterator[TokenUpstream | MessageUpstream]:
@@ -182,9 +176,7 @@ class Evaluation:
         config = self.config
         done = store.finished("eval")
         total = len(self.tasks) * config.attempts - len(done)
-        limits = Limits(
-            timeout_s=config.timeout_s, max_retries=config.max_retries, max_calls=config.max_calls
-        )
+        limits = Limits(timeout_s=config.timeout_s, max_retries=config.max_retries, max_calls=config.max_calls)
         events().rllm_run_started(run_id=store.id, path=store.path, config=config.model_dump(mode="json"))
         async with AsyncExitStack() as stack:
             stack.push_async_callback(self.program.close)

@@ -33,9 +33,7 @@ def _task(row: object, index: int, what: str) -> Task:
     try:
         data = dict(row)  # type: ignore[call-overload]  # any mapping; anything else raises TypeError or ValueError
     except (TypeError, ValueError):
-        raise DataError(
-            f"{what}: row {index} is a {type(row).__name__}, expected a Task or a mapping"
-        ) from None
+        raise DataError(f"{what}: row {index} is a {type(row).__name__}, expected a Task or a mapping") from None
     for key in ("instruction", "question", "prompt"):
         if isinstance(data.get(key), str | list):
             return Task(id=str(data.get("id", index)), instruction=data[key], metadata=data)

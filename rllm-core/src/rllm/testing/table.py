@@ -180,8 +180,11 @@ class TableBackend:
         )
 
     async def logprobs(self, rows: Sequence[Row]) -> list[NDArray[np.float32]]:
-        table = _log_softmax(self._logits).astype(np.float32)
-        return [np.concatenate([np.zeros(1, np.float32), table[row.ids[1:]]]) for row in rows]
+        tables = [_log_softmax(self._logits / row.temperature).astype(np.float32) for row in rows]
+        return [
+            np.concatenate([np.zeros(1, np.float32), table[row.ids[1:]]])
+            for row, table in zip(rows, tables, strict=True)
+        ]
 
     async def publish(self) -> int:
         self._version += 1

@@ -81,9 +81,7 @@ class AgentTrainer:
             asyncio.get_running_loop()
         except RuntimeError:
             return asyncio.run(self.train_async(resume=resume))
-        raise RuntimeError(
-            "train() was called inside an event loop; use `await trainer.train_async()` instead"
-        )
+        raise RuntimeError("train() was called inside an event loop; use `await trainer.train_async()` instead")
 
     async def train_async(self, *, resume: RunStore | Path | str | None = None) -> TrainResult:
         """`train`, for callers that have an event loop."""
@@ -96,9 +94,7 @@ class AgentTrainer:
         with store:
             trainer = Trainer(self.plan, store, self._observer)
             await _run(trainer, store, resume=resume is not None)
-            return TrainResult(
-                run_id=store.id, path=store.path, model=store.path / "model", steps=trainer.state.step
-            )
+            return TrainResult(run_id=store.id, path=store.path, model=store.path / "model", steps=trainer.state.step)
 
     def _manifest(self) -> dict[str, Any]:
         return {

@@ -73,9 +73,7 @@ class Checkpoints:
             _flush_folder(self.folder)
             self._point_at(final)
         except OSError as error:
-            raise StoreError(
-                f"cannot write the checkpoint {str(final)!r}: {error.strerror or error}"
-            ) from error
+            raise StoreError(f"cannot write the checkpoint {str(final)!r}: {error.strerror or error}") from error
         finally:
             shutil.rmtree(temporary, ignore_errors=True)
         for step in self.steps()[: -self._keep]:

@@ -14,7 +14,7 @@ __all__ = ["Interrupt", "Interrupted"]
 T = TypeVar("T")
 
 
-class Interrupted(Exception):  # noqa: N818 - not an error: the user asked for it
+class Interrupted(Exception):
     """The user asked to stop; raised where stopping loses nothing that was finished. Its text is the run's id."""
 
 

@@ -63,9 +63,7 @@ class Trainer:
             stack.enter_context(self.interrupt.installed())
             stack.push_async_callback(self.plan.program.close)
             info, upstream = await stack.enter_async_context(
-                open_backend(
-                    self.plan.backend, model=config.model.name, seed=config.trainer.seed, trainable=True
-                )
+                open_backend(self.plan.backend, model=config.model.name, seed=config.trainer.seed, trainable=True)
             )
             self.plan.check_model(info)
             self.gateway = await stack.enter_async_context(
@@ -149,9 +147,7 @@ class Trainer:
     async def _roll_out(self, requests: list[RolloutRequest], *, what: str) -> list[Episode]:
         """All episodes, in the order of the requests, whatever order they finished in."""
         rollout = self.config.rollout
-        limits = Limits(
-            timeout_s=rollout.timeout_s, max_retries=rollout.max_retries, max_calls=rollout.max_calls
-        )
+        limits = Limits(timeout_s=rollout.timeout_s, max_retries=rollout.max_retries, max_calls=rollout.max_calls)
         self.observer.rollouts(what=what, total=len(requests))
         done: dict[tuple[str, int], Episode] = {}
         async with aclosing(
@@ -299,14 +295,11 @@ def _learner_metrics(results: list[StepResult], rate: float) -> dict[str, float]
     return metrics
 
 
-def _timing(
-    batch: Batch, started: float, rolled_out: float, finished: float, episodes: int
-) -> Mapping[str, float]:
+def _timing(batch: Batch, started: float, rolled_out: float, finished: float, episodes: int) -> Mapping[str, float]:
     return {
         "time/rollout_s": rolled_out - started,
         "time/learn_s": finished - rolled_out,
         "time/step_s": finished - started,
         "throughput/episodes_per_s": episodes / (finished - started),
-        "throughput/sampled_tokens_per_s": batch.metrics["rollout/completion_tokens"]
-        / (rolled_out - started),
+        "throughput/sampled_tokens_per_s": batch.metrics["rollout/completion_tokens"] / (rolled_out - started),
     }

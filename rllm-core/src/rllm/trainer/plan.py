@@ -144,7 +144,7 @@ class _Faults:
         result = None
         with self.collected():
             result = function()
-        return result
+        return result  # noqa: RET504 - the block above may have been left early
 
 
 def make_plan(config: TrainConfig, sources: Sources | None = None) -> Plan:
@@ -200,9 +200,7 @@ def _resolve(config: TrainConfig, sources: Sources) -> tuple[Plan, tuple[str, ..
     return plan, tuple(faults.found)
 
 
-def _benchmark(
-    config: TrainConfig, sources: Sources, faults: _Faults
-) -> tuple[Benchmark | None, BenchmarkSpec | None]:
+def _benchmark(config: TrainConfig, sources: Sources, faults: _Faults) -> tuple[Benchmark | None, BenchmarkSpec | None]:
     name = config.benchmark.name
     if name is None:
         if sources.train_dataset is None:
@@ -230,9 +228,7 @@ def _tasks(
     train: list[Task] | None = None
     val: list[Task] | None = []
     if sources.train_dataset is not None:
-        train = faults.attempt(
-            lambda: tasks_from(sources.train_dataset, what="train_dataset")[: section.limit]
-        )
+        train = faults.attempt(lambda: tasks_from(sources.train_dataset, what="train_dataset")[: section.limit])
     elif benchmark is not None:
         train = faults.attempt(lambda: from_benchmark(section.split, section.limit, config.trainer.seed))
     wants_validation = config.validation.at_start or config.validation.at_end or config.validation.every
@@ -273,9 +269,7 @@ def _program(
     return Program(harness=harness, grader=grader, name=name or "agent")
 
 
-def _loss(
-    config: TrainConfig, spec: AlgorithmSpec | None, faults: _Faults
-) -> tuple[LossSpec, Mapping[str, float]]:
+def _loss(config: TrainConfig, spec: AlgorithmSpec | None, faults: _Faults) -> tuple[LossSpec, Mapping[str, float]]:
     """The loss with its parameters, and the parameters that belong to the estimator."""
     algorithm = config.algorithm
     name = algorithm.loss or (spec.loss if spec is not None else "policy_gradient")
@@ -298,9 +292,7 @@ def _loss(
     aggregation = algorithm.aggregation or (spec.aggregation if spec is not None else "token-mean")
     if aggregation == "constant":
         loss_params["horizon"] = float(config.rollout.max_tokens)
-    return LossSpec(
-        name=name, aggregation=aggregation, params={**known.params, **loss_params}
-    ), estimator_params
+    return LossSpec(name=name, aggregation=aggregation, params={**known.params, **loss_params}), estimator_params
 
 
 def _requirements(config: TrainConfig, offered: Capabilities, loss: LossSpec) -> list[Requirement]:
@@ -315,9 +307,7 @@ def _requirements(config: TrainConfig, offered: Capabilities, loss: LossSpec) ->
         one_of("optimizer.schedule", schedule, offered.schedules),
     ]
     if config.algorithm.kl_coef:
-        wanted.append(
-            Requirement("algorithm.kl_coef", f"{config.algorithm.kl_coef:g}", offered.kl, "no KL penalty")
-        )
+        wanted.append(Requirement("algorithm.kl_coef", f"{config.algorithm.kl_coef:g}", offered.kl, "no KL penalty"))
     return wanted
 
 

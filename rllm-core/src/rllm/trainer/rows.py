@@ -63,9 +63,7 @@ def trajectory_rows(
         claims.advantages[call.id] = np.full(size, advantage, np.float32) if given is None else given
         own.append(call)
     parents = {call.parent_id for call in own}
-    rows = [
-        _row(_path(leaf, calls), claims, temperature, episode_id) for leaf in own if leaf.id not in parents
-    ]
+    rows = [_row(_path(leaf, calls), claims, temperature, episode_id) for leaf in own if leaf.id not in parents]
     return [row for row in rows if row is not None]
 
 
