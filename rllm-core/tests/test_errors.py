@@ -21,7 +21,6 @@ from rllm.errors import (
     UnknownName,
     UpstreamError,
     boundary,
-    boundary_sync,
     one_line,
 )
 
@@ -60,7 +59,7 @@ def test_a_config_error_lists_every_fault() -> None:
 
 @pytest.mark.parametrize("raised", [ValueError("bad"), KeyError("k"), SystemExit(3), TimeoutError("late")])
 def test_what_a_plugin_raises_is_attributed_to_it(raised: BaseException) -> None:
-    with pytest.raises(GradingError, match="grader 'x'") as caught, boundary_sync(GradingError, "grader 'x'"):
+    with pytest.raises(GradingError, match="grader 'x'") as caught, boundary(GradingError, "grader 'x'"):
         raise raised
     assert type(raised).__name__ in str(caught.value)
     assert caught.value.__cause__ is raised
@@ -68,7 +67,7 @@ def test_what_a_plugin_raises_is_attributed_to_it(raised: BaseException) -> None
 
 def test_our_own_errors_pass_the_boundary_unchanged() -> None:
     mine = UpstreamError("down", status=503, retry_after="7")
-    with pytest.raises(UpstreamError) as caught, boundary_sync(AgentError, "agent 'x'"):
+    with pytest.raises(UpstreamError) as caught, boundary(AgentError, "agent 'x'"):
         raise mine
     assert caught.value is mine
     assert (mine.status, mine.retry_after) == (503, "7")
@@ -76,7 +75,7 @@ def test_our_own_errors_pass_the_boundary_unchanged() -> None:
 
 @pytest.mark.parametrize("raised", [KeyboardInterrupt(), asyncio.CancelledError(), GeneratorExit()])
 def test_interruptions_are_nobodys_fault(raised: BaseException) -> None:
-    with pytest.raises(type(raised)), boundary_sync(AgentError, "agent 'x'"):
+    with pytest.raises(type(raised)), boundary(AgentError, "agent 'x'"):
         raise raised
 
 

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from rllm.errors import ModelError, boundary_sync
+from rllm.errors import ModelError, boundary
 from rllm_backend_local.learner import token_logprobs
 from rllm_backend_local.messages import Request
 from rllm_backend_local.packing import Sequence1D, pack
@@ -32,7 +32,7 @@ def check_fitness(policy: Policy, *, name: str) -> None:
     """Raises `ModelError` when log-probabilities by our two paths and by the model's own differ."""
     size = policy.config.get_text_config().vocab_size
     ids = np.random.default_rng(0).integers(0, size, _PROMPT_TOKENS).astype(np.int32)
-    with boundary_sync(ModelError, f"model {name!r} cannot be used by the local backend"):
+    with boundary(ModelError, f"model {name!r} cannot be used by the local backend"):
         sampled, found = _sample(policy, ids)
         plain = [_plain(policy, ids, reply) for reply in sampled]
         packed = _packed(policy, ids, sampled)

@@ -24,7 +24,7 @@ from rllm_backend_local.sampling import SlotSampler
 __all__ = ["Host"]
 
 _SMALL = 20_000_000
-"""Models of fewer parameters sample faster with one thread than with two."""
+"""Models of fewer parameters sample and learn faster with one thread than with two."""
 _STATE = "state.pt"
 
 
@@ -36,8 +36,7 @@ class Host:
         np.random.seed(seed % 2**32)
         torch.manual_seed(seed)
         device, dtype = pick_device(options.device, options.dtype)
-        self._threads = options.learner_threads or len(os.sched_getaffinity(0))
-        torch.set_num_threads(self._threads)
+        torch.set_num_threads(1)
         path = model_directory(model, options.cache_dir)
         from transformers import AutoTokenizer
 
@@ -45,10 +44,13 @@ class Host:
         lora = LoraOptions(options.lora_rank, options.lora_alpha, options.target_modules)
         torch.manual_seed(seed)
         self._policy = Policy(path, name=model, device=device, dtype=dtype, trainable=trainable, lora=lora)
+        total = sum(p.numel() for p in self._policy.sampler.parameters())
+        fitting = 1 if total < _SMALL else len(os.sched_getaffinity(0))
+        self._sampler_threads = options.sampler_threads or fitting
+        self._learner_threads = options.learner_threads or fitting
+        torch.set_num_threads(self._learner_threads)
         check_fitness(self._policy, name=model)
         context = self._context_length(options.context_length, model)
-        total = sum(p.numel() for p in self._policy.sampler.parameters())
-        self._sampler_threads = options.sampler_threads or (1 if total < _SMALL else self._threads)
         self.sampler = SlotSampler(
             self._policy.sampler,
             slots=options.max_concurrent,
@@ -92,7 +94,7 @@ class Host:
             "save": self.save,
             "load": self.load,
         }
-        torch.set_num_threads(self._threads)
+        torch.set_num_threads(self._learner_threads)
         try:
             return commands[name](*arguments)
         finally:

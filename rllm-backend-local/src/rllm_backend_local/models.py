@@ -16,7 +16,7 @@ import tempfile
 from importlib.util import find_spec
 from pathlib import Path
 
-from rllm.errors import MissingDependency, ModelError, boundary_sync
+from rllm.errors import MissingDependency, ModelError, boundary
 
 __all__ = ["model_directory"]
 
@@ -92,7 +92,7 @@ def _from_gguf(file: Path, cache: Path, name: str) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     made = Path(tempfile.mkdtemp(dir=path.parent, prefix=f".{file.stem}-"))
     try:
-        with boundary_sync(ModelError, f"model {name!r}"):
+        with boundary(ModelError, f"model {name!r}"):
             _convert(file, made)
         try:
             made.rename(path)
@@ -126,7 +126,7 @@ def _from_hub(name: str) -> Path:
     from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError, OfflineModeIsEnabled
 
     try:
-        with boundary_sync(ModelError, f"model {name!r}: the Hugging Face hub"):
+        with boundary(ModelError, f"model {name!r}: the Hugging Face hub"):
             return Path(snapshot_download(name, allow_patterns=list(_FILES)))
     except ModelError as error:
         reason = error.__cause__

@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from rllm.errors import ConfigError, ModelError, boundary_sync
+from rllm.errors import ConfigError, ModelError, boundary
 from rllm_backend_local import slots
 
 __all__ = ["LoraOptions", "Policy", "load_model", "pick_device"]
@@ -46,7 +46,7 @@ def load_model(path: Path, *, name: str, dtype: torch.dtype, device: str) -> tor
     """The causal language model in the directory `path`. Raises `ModelError`."""
     from transformers import AutoModelForCausalLM
 
-    with boundary_sync(ModelError, f"model {name!r}"):
+    with boundary(ModelError, f"model {name!r}"):
         model: torch.nn.Module = AutoModelForCausalLM.from_pretrained(path, dtype=dtype, local_files_only=True)
     return model.to(device).eval()
 

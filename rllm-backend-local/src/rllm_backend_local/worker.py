@@ -14,7 +14,7 @@ import sys
 import threading
 from typing import Any
 
-from rllm.errors import BackendError, ModelError, RllmError, boundary_sync, one_line
+from rllm.errors import BackendError, ModelError, RllmError, boundary, one_line
 from rllm_backend_local.messages import (
     HEADER,
     Call,
@@ -97,7 +97,7 @@ class _Worker:
 
     def _answer(self, call: Call) -> Outcome | Failed:
         try:
-            with boundary_sync(BackendError, f"local backend, {call.name}"):
+            with boundary(BackendError, f"local backend, {call.name}"):
                 if call.name == "open":
                     return Outcome(call.number, self._open(*call.arguments))
                 if self._host is None:
@@ -114,7 +114,7 @@ class _Worker:
 
     def _sample(self) -> list[Finished | Delta | Failed]:
         try:
-            with boundary_sync(BackendError, "local backend, sampling"):
+            with boundary(BackendError, "local backend, sampling"):
                 finished, deltas = self._host.sampler.step()
             return [*deltas, *finished]
         except BackendError as error:

@@ -25,8 +25,8 @@ A message says what was found (`!r`), what was expected and what to do next.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import Sequence
+from types import TracebackType
 
 __all__ = [
     "AgentError",
@@ -49,7 +49,6 @@ __all__ = [
     "UnknownName",
     "UpstreamError",
     "boundary",
-    "boundary_sync",
     "one_line",
 ]
 
@@ -165,25 +164,34 @@ def _attribute(error: Exception | SystemExit, kind: type[RllmError], who: str) -
     return kind(f"{who}: {type(error).__name__}: {error}" if str(error) else f"{who}: {type(error).__name__}")
 
 
-@contextmanager
-def boundary_sync(kind: type[RllmError], who: str) -> Iterator[None]:
+class boundary:  # noqa: N801 - reads as a statement: `with boundary(GradingError, "grader 'exact'"):`
     """Turn whatever a plugin raises inside the block into `kind`, naming `who`; ours pass unchanged.
 
-    `SystemExit` counts as the plugin's error; `KeyboardInterrupt` and cancellation pass through.
+    For `with` and `async with`. `SystemExit` counts as the plugin's error; `KeyboardInterrupt` and cancellation pass.
     """
-    try:
-        yield
-    except RllmError:
-        raise
-    except (Exception, SystemExit) as error:  # the one place for it
-        raise _attribute(error, kind, who) from error
 
+    __slots__ = ("kind", "who")
 
-@asynccontextmanager
-async def boundary(kind: type[RllmError], who: str) -> AsyncIterator[None]:
-    """`boundary_sync` for `async with`."""
-    with boundary_sync(kind, who):
-        yield
+    def __init__(self, kind: type[RllmError], who: str) -> None:
+        self.kind = kind
+        self.who = who
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if isinstance(error, Exception | SystemExit) and not isinstance(error, RllmError):
+            raise _attribute(error, self.kind, self.who) from error
+
+    async def __aenter__(self) -> None:
+        return None
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.__exit__(kind, error, trace)
 
 
 def one_line(error: BaseException, *, faults: Sequence[str] = ()) -> str:

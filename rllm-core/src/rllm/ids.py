@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-import uuid
+import os
 from typing import NamedTuple
 
 __all__ = ["RolloutKey", "derive_seed", "new_id"]
@@ -17,8 +17,8 @@ class RolloutKey(NamedTuple):
 
 
 def new_id(prefix: str) -> str:
-    """A fresh identifier such as `call_3f…`, unique for all practical purposes."""
-    return f"{prefix}_{uuid.uuid4().hex}"
+    """A fresh identifier such as `call_3f…`, unique for all practical purposes: 128 random bits."""
+    return f"{prefix}_{os.urandom(16).hex()}"
 
 
 def derive_seed(*parts: str | int) -> int:

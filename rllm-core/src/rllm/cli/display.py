@@ -19,6 +19,7 @@ from rllm.types import Episode, EpisodeStatus
 __all__ = ["EvalDisplay", "TrainDisplay", "percent"]
 
 _PLAIN_INTERVAL_S = 5.0
+_REDRAW_INTERVAL_S = 0.1
 
 
 def percent(value: float | None) -> str:
@@ -31,6 +32,7 @@ class _Tally:
 
     def __init__(self) -> None:
         self.started = time.monotonic()
+        self.shown = 0.0
         self.done = 0
         self.graded = 0
         self.correct = 0
@@ -91,10 +93,18 @@ class _Display:
     def bar(self, description: str, total: int, info: str = "") -> TaskID:
         return self.progress.add_task(description, total=total, info=info)
 
-    def plain(self, text: str, *, always: bool = False) -> None:
-        """A line now and then, where there is no bar."""
+    def due(self, tally: _Tally) -> bool:
+        """Whether it is time to show the tally again: ten times a second, and at the end."""
         now = time.monotonic()
-        if not self.live and (always or now - self._last_plain >= _PLAIN_INTERVAL_S):
+        if now - tally.shown < _REDRAW_INTERVAL_S:
+            return False
+        tally.shown = now
+        return True
+
+    def plain(self, text: str, *, always: bool = False, since: float = 0.0) -> None:
+        """A line now and then, where there is no bar; not sooner than that after `since`."""
+        now = time.monotonic()
+        if not self.live and (always or now - max(since, self._last_plain) >= _PLAIN_INTERVAL_S):
             self._last_plain = now
             self.line(text)
 
@@ -117,9 +127,9 @@ class EvalDisplay(_Display):
 
     def episode(self, episode: Episode) -> None:
         self._tally.add(episode)
-        if self._task is not None and self.live:
+        if self._task is not None and self.due(self._tally):
             self.progress.update(self._task, completed=self._tally.done, info=self._tally.text())
-        self.plain(f"{self._title}  {self._tally.done}/{self._total}  {self._tally.text()}")
+            self.plain(f"{self._title}  {self._tally.done}/{self._total}  {self._tally.text()}")
 
 
 class TrainDisplay(_Display):
@@ -153,10 +163,11 @@ class TrainDisplay(_Display):
 
     def rollout(self, episode: Episode) -> None:
         self._tally.add(episode)
-        if self._batch is not None and self.live:
+        if self._batch is not None and self.due(self._tally):
             self.progress.update(self._batch, completed=self._tally.done, info=self._tally.text())
-        if self._what == "validation" or self._tally.done < self._total:
-            self.plain(f"  {self._what} {self._tally.done}/{self._total}  {self._tally.text()}")
+            self.plain(
+                f"  {self._what} {self._tally.done}/{self._total}  {self._tally.text()}", since=self._tally.started
+            )
 
     def stepped(self, step: int, metrics: Mapping[str, float]) -> None:
         self._step = step

@@ -18,7 +18,7 @@ from pathlib import Path
 import click
 
 from rllm import plugins
-from rllm.errors import StoreError, boundary_sync, one_line
+from rllm.errors import StoreError, boundary, one_line
 from rllm.interfaces.spec import Requirement
 from rllm.plugins.discovery import CORE, core_version
 from rllm.plugins.lookup import KINDS
@@ -108,7 +108,7 @@ def _optional() -> Iterator[Finding]:
 def _run_folder(runs: Path) -> Iterator[Finding]:
     folder = next(each for each in (runs.absolute(), *runs.absolute().parents) if each.is_dir())
     try:
-        with boundary_sync(StoreError, str(folder)), tempfile.TemporaryFile(dir=folder) as file:
+        with boundary(StoreError, str(folder)), tempfile.TemporaryFile(dir=folder) as file:
             file.write(b"rllm")
     except StoreError as error:
         yield Finding("run folder", one_line(error), True, "choose another with --runs, or change its permissions")

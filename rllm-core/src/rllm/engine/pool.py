@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from collections.abc import AsyncGenerator, Iterable, Iterator
-from contextlib import aclosing
+from contextlib import aclosing, contextmanager
 
 from rllm.engine.rollout import Limits, Program, RolloutRequest, run_rollout
 from rllm.gateway import Gateway
@@ -54,12 +55,28 @@ async def _run(
         finally:
             finished.put_nowait(None)
 
-    supervisor = asyncio.create_task(supervise(), name="rollouts")
+    with _fewer_collections():
+        supervisor = asyncio.create_task(supervise(), name="rollouts")
+        try:
+            while (episode := await finished.get()) is not None:
+                yield episode
+                unconsumed.release()
+            await supervisor
+        finally:
+            supervisor.cancel()
+            await asyncio.gather(supervisor, return_exceptions=True)
+
+
+@contextmanager
+def _fewer_collections() -> Iterator[None]:
+    """Let the garbage collector run a hundred times less often inside the block.
+
+    Rollouts allocate thousands of short-lived objects that reference counting frees; looking for cycles among them
+    took a fifth of the time of a training step.
+    """
+    before = gc.get_threshold()
+    gc.set_threshold(max(before[0], 70_000), *before[1:])
     try:
-        while (episode := await finished.get()) is not None:
-            yield episode
-            unconsumed.release()
-        await supervisor
+        yield
     finally:
-        supervisor.cancel()
-        await asyncio.gather(supervisor, return_exceptions=True)
+        gc.set_threshold(*before)

@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from rllm import plugins
-from rllm.errors import BackendError, ConfigError, UnknownName, boundary, boundary_sync
+from rllm.errors import BackendError, ConfigError, UnknownName, boundary
 from rllm.gateway import TokenUpstream, load_renderer
 from rllm.interfaces.backend import Backend, ModelInfo
 from rllm.interfaces.spec import BackendSpec
@@ -22,7 +22,7 @@ def construct(kind: str, name: str, options: Mapping[str, Any]) -> Any:
     """An instance of the plugin called `name`, given its options as keywords. A wrong option is a ConfigError."""
     target = plugins.registry(kind).load(name)
     try:
-        with boundary_sync(ConfigError, f"{kind} {name!r}"):
+        with boundary(ConfigError, f"{kind} {name!r}"):
             return target(**options) if callable(target) else target
     except ConfigError as error:
         if isinstance(error.__cause__, TypeError):

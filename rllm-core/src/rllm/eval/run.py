@@ -19,7 +19,7 @@ from rllm.engine.pool import run_rollouts
 from rllm.engine.rollout import Limits, Program, RolloutRequest
 from rllm.engine.source import backend_for_model, construct, open_backend
 from rllm.engine.statistics import Summary, summarize
-from rllm.errors import ConfigError, DataError, RllmError, boundary_sync
+from rllm.errors import ConfigError, DataError, RllmError, boundary
 from rllm.gateway import Gateway, GatewayConfig, MessageUpstream, TokenUpstream
 from rllm.ids import RolloutKey, derive_seed
 from rllm.interfaces.spec import BenchmarkSpec, HarnessSpec
@@ -73,7 +73,7 @@ class Evaluation:
         if dataset is not None:
             tasks = tasks_from(dataset, what="dataset")[: config.limit]
         elif benchmark is not None:
-            with boundary_sync(DataError, f"benchmark {config.benchmark.name!r}"):
+            with boundary(DataError, f"benchmark {config.benchmark.name!r}"):
                 tasks = list(benchmark.tasks(config.benchmark.split, limit=config.limit, seed=config.seed))
         else:
             raise ConfigError("nothing to evaluate: name a benchmark or give a dataset")

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rllm import arrays
-from rllm.errors import ModelError, RequestError, boundary_sync, one_line
+from rllm.errors import ModelError, RequestError, boundary, one_line
 from rllm.gateway.normal import for_template
 from rllm.gateway.renderer import Extension, Renderer, ReplyStream, Turn
 from rllm.gateway.replytext import cut_at_stop
@@ -38,7 +38,7 @@ def family_renderer(tokenizer: TextTokenizer, model_name: str) -> Renderer | Non
         ) from error
     if model_name not in MODEL_RENDERER_MAP:
         return None
-    with boundary_sync(ModelError, f"renderer of {model_name!r}"):
+    with boundary(ModelError, f"renderer of {model_name!r}"):
         adapter = _Tokenizer(tokenizer, model_name)
         try:
             made = create_renderer(adapter, AutoRendererConfig(thinking_retention="all"))
@@ -88,7 +88,7 @@ class FamilyRenderer:
 
     def render(self, messages: Sequence[Message], tools: list[JsonDict] | None) -> NDArray[np.int32]:
         normal = for_template(messages)
-        with boundary_sync(RequestError, "the model's renderer refuses these messages"):
+        with boundary(RequestError, "the model's renderer refuses these messages"):
             return arrays.ids(self._renderer.render_ids(normal, tools=tools or None, add_generation_prompt=True))
 
     def decode(self, ids: Sequence[int] | NDArray[np.int32]) -> str:
@@ -97,7 +97,7 @@ class FamilyRenderer:
     def extend(self, turn: Turn) -> Extension | None:
         before = np.concatenate([turn.prompt_ids, turn.response_ids])
         new = for_template(turn.new_messages)
-        with boundary_sync(RequestError, "the model's renderer refuses these messages"):
+        with boundary(RequestError, "the model's renderer refuses these messages"):
             bridged = self._renderer.bridge_to_next_turn(
                 turn.prompt_ids.tolist(), turn.response_ids.tolist(), new, tools=turn.tools or None
             )
@@ -120,7 +120,7 @@ class FamilyRenderer:
         ids = response_ids.tolist()
         if stop:
             ids = self._before_stop(ids, stop)
-        with boundary_sync(ModelError, "the model's reply parser"):
+        with boundary(ModelError, "the model's reply parser"):
             parsed = self._renderer.parse_response(ids, tools=tools or None, prompt_ids=prompt_ids.tolist())
         content = cut_at_stop(parsed.content or "", stop)
         message: Message = {"role": "assistant", "content": content}

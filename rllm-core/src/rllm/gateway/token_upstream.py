@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from rllm.errors import BackendError, ModelError, RequestError, UpstreamError, boundary_sync
+from rllm.errors import BackendError, ModelError, RequestError, UpstreamError, boundary
 from rllm.gateway.graph import Node, Prompt
 from rllm.gateway.renderer import Renderer
 from rllm.gateway.sampling import resolve
@@ -57,7 +57,7 @@ class TokenUpstream:
                 code="unsupported_parameter",
             )
         started, clock = time.time(), time.perf_counter()
-        with boundary_sync(ModelError, "renderer"):
+        with boundary(ModelError, "renderer"):
             prompt = session.graph.plan(request.messages, request.tools, request.role, self.renderer, self._render)
         assert prompt.ids is not None
         sampling = resolve(request.sampling, session.sampling, session.spec.default_max_tokens)
@@ -194,7 +194,7 @@ class TokenUpstream:
         left = params.max_tokens
         prompt = prompt_ids
         for _ in range(_MAX_RESUMES):
-            with boundary_sync(BackendError, "sampler"):
+            with boundary(BackendError, "sampler"):
                 part = await self.sampler.sample(
                     prompt, params if not parts else replace(params, max_tokens=left), on_delta=listener
                 )
@@ -217,7 +217,7 @@ class TokenUpstream:
     def _read(self, prompt: Prompt, params: SamplingParams, sample: Sample, request: Request) -> Message:
         assert prompt.ids is not None
         tools = request.tools if request.parse_tools else None
-        with boundary_sync(ModelError, "renderer"):
+        with boundary(ModelError, "renderer"):
             return self.renderer.parse(sample.ids, prompt_ids=prompt.ids, tools=tools, stop=params.stop)
 
     def _capture(

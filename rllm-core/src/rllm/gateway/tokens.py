@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
-from rllm.errors import ModelError, RequestError, boundary_sync
+from rllm.errors import ModelError, RequestError, boundary
 
 __all__ = ["TextTokenizer"]
 
@@ -35,7 +35,7 @@ class TextTokenizer:
         path = directory / "tokenizer.json"
         if not path.is_file():
             raise ModelError(f"{directory} has no tokenizer.json; expected the directory of a model's tokenizer")
-        with boundary_sync(ModelError, f"tokenizer {path}"):
+        with boundary(ModelError, f"tokenizer {path}"):
             tokenizer = Tokenizer.from_file(str(path))
         tokenizer.no_padding()
         tokenizer.no_truncation()

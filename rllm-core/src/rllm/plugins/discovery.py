@@ -13,7 +13,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from rllm.errors import PluginError, RllmError, boundary_sync, one_line
+from rllm.errors import PluginError, RllmError, boundary, one_line
 from rllm.plugins.records import Announcement, Failure, Phase
 
 __all__ = ["COMMANDS", "CORE", "LEGACY", "PLUGINS", "Selection", "announced", "core_version", "selection"]
@@ -79,7 +79,7 @@ def announced(*groups: str) -> tuple[list[Announcement], list[tuple[str, Failure
     for distribution in importlib.metadata.distributions():
         name = str(getattr(distribution, "_path", "an installed distribution"))
         try:
-            with boundary_sync(PluginError, "its metadata cannot be read"):
+            with boundary(PluginError, "its metadata cannot be read"):
                 text = distribution.read_text("entry_points.txt") or ""
                 if "[rllm" not in text:
                     continue

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from rllm.errors import DuplicateName, PluginError, RllmError, boundary_sync, one_line
+from rllm.errors import DuplicateName, PluginError, RllmError, boundary, one_line
 from rllm.interfaces.spec import GraderSpec, HarnessSpec, Spec
 from rllm.plugins import remedies
 from rllm.plugins.compatibility import check_compatible
@@ -61,7 +61,7 @@ class Plugin:
     def recording(self, phase: Phase) -> Iterator[None]:
         """Whatever is raised inside becomes this plugin's recorded failure, and ends the block."""
         try:
-            with boundary_sync(PluginError, "raised"):
+            with boundary(PluginError, "raised"):
                 yield
         except RllmError as error:
             self.fail(phase, error)

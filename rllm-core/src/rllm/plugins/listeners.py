@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rllm.errors import PluginError, RllmError, boundary_sync, one_line
+from rllm.errors import PluginError, RllmError, boundary, one_line
 
 if TYPE_CHECKING:
     from rllm.plugins.hooks import Hooks
@@ -52,7 +52,7 @@ class Events:
         for listener in self._hooks().listeners(event):
             plugin = listener.plugin_name
             try:
-                with boundary_sync(PluginError, "raised"):
+                with boundary(PluginError, "raised"):
                     listener.function(*(arguments[name] for name in listener.argnames))
             except RllmError as error:
                 self.failures[plugin] += 1

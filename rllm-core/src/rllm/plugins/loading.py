@@ -14,7 +14,7 @@ from typing import Any
 
 from stevedore import ExtensionManager
 
-from rllm.errors import PluginError, boundary_sync
+from rllm.errors import PluginError, boundary
 from rllm.plugins.records import Announcement
 
 __all__ = ["import_plugin"]
@@ -43,7 +43,7 @@ def import_plugin(plugin: Announcement) -> tuple[Any, float]:
     """
     entry = importlib.metadata.EntryPoint(plugin.name, plugin.value, plugin.group)
     started = perf_counter()
-    with boundary_sync(PluginError, f"import of {plugin.value!r}"), redirect_stdout(sys.stderr):
+    with boundary(PluginError, f"import of {plugin.value!r}"), redirect_stdout(sys.stderr):
         manager = _One(entry)
         if manager.failure is not None:
             raise manager.failure

@@ -6,7 +6,7 @@ import functools
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from rllm.errors import PluginError, RllmError, UnknownName, boundary_sync
+from rllm.errors import PluginError, RllmError, UnknownName, boundary
 from rllm.interfaces import spec as specs
 from rllm.interfaces.spec import Spec
 from rllm.plugins.discovery import LEGACY
@@ -80,7 +80,7 @@ class Registry:
         who = f"{self.kind} {name!r} ({plugin.source.who})"
         require(spec.requires, who=who)
         try:
-            with boundary_sync(PluginError, f"{who}, import of {spec.target!r}"):
+            with boundary(PluginError, f"{who}, import of {spec.target!r}"):
                 target = import_target(spec.target)
         except RllmError as error:
             plugin.fail(Phase.CONSTRUCT, error)

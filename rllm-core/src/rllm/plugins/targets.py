@@ -12,7 +12,7 @@ import sys
 from collections.abc import Iterable
 from typing import Any
 
-from rllm.errors import MissingDependency, PluginError, UnknownName, boundary_sync
+from rllm.errors import MissingDependency, PluginError, UnknownName, boundary
 from rllm.interfaces.spec import Requirement
 from rllm.plugins.suggest import did_you_mean
 
@@ -38,7 +38,7 @@ def import_path(path: str) -> Any:
     importlib.invalidate_caches()
     if not installed(module):
         raise UnknownName(f"there is no module {module!r} (from {path!r}) in {here} or the environment")
-    with boundary_sync(PluginError, f"import of {path!r}"):
+    with boundary(PluginError, f"import of {path!r}"):
         found = importlib.import_module(module)
     try:
         return functools.reduce(getattr, attribute.split("."), found)

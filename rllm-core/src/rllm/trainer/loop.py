@@ -110,9 +110,13 @@ class Trainer:
             raise
         rolled_out = time.perf_counter()
         batch = make_batch(episodes, self.plan, step=step)
-        self.store.add_episodes(episodes, step=step, split="train")
+        learning = asyncio.ensure_future(self._learn(batch, step))
+        try:
+            await asyncio.sleep(0)
+            self.store.add_episodes(episodes, step=step, split="train")  # while the backend is busy with the rows
+        finally:
+            result = await learning
         self._check_progress(batch, episodes)
-        result = await self._learn(batch, step)
         finished = time.perf_counter()
         self.state = CheckpointState(
             step=step,

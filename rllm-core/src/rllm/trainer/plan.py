@@ -22,7 +22,7 @@ from rllm.config.schema import TrainConfig
 from rllm.engine.functions import as_grader, as_harness
 from rllm.engine.rollout import Program
 from rllm.engine.source import construct
-from rllm.errors import ConfigError, DataError, GradingError, RllmError, boundary_sync
+from rllm.errors import ConfigError, DataError, GradingError, RllmError, boundary
 from rllm.interfaces.algorithm import Estimator
 from rllm.interfaces.backend import Backend, Capabilities, LossSpec, ModelInfo
 from rllm.interfaces.benchmark import Benchmark
@@ -98,7 +98,7 @@ class Plan:
     def estimate(self, rewards_G: Sequence[NDArray[np.float64]]) -> list[NDArray[np.float64]]:
         """Advantages of grouped rewards; an estimator that raises or misbehaves is named."""
         who = f"algorithm {self.config.algorithm.estimator!r}"
-        with boundary_sync(GradingError, who):
+        with boundary(GradingError, who):
             advantages = self.estimator(rewards_G, self.estimator_params)
         if [a.shape for a in advantages] != [r.shape for r in rewards_G]:
             raise GradingError(f"{who} returned advantages of other shapes than the rewards")
@@ -219,7 +219,7 @@ def _tasks(
 
     def from_benchmark(split: str, limit: int | None, seed: int) -> list[Task]:
         assert benchmark is not None
-        with boundary_sync(DataError, f"benchmark {section.name!r}"):
+        with boundary(DataError, f"benchmark {section.name!r}"):
             tasks = list(benchmark.tasks(split, limit=limit, seed=seed))
         if not tasks:
             raise DataError(f"benchmark {section.name!r} has no tasks in its split {split!r}")
