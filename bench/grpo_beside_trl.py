@@ -26,14 +26,9 @@ from typing import Any
 TASKS_PER_STEP = 32
 GROUP_SIZE = 8
 MAX_TOKENS = 16
+LEARNING_RATE = 2e-3
 WINDOW = 10
 """Steps over which the reward is averaged before it is compared with the goal."""
-
-
-def learning_rate() -> float:
-    from rllm.trainer.defaults import model_defaults
-
-    return float(model_defaults("local", "embedded")["optimizer.lr"])
 
 
 def time_to_goal(rewards: list[float], ends_s: list[float], goal: float) -> float | None:
@@ -90,7 +85,7 @@ def run_ours(model: str, steps: int, seed: int, goal: float) -> dict[str, Any]:
                 "trainer.steps": steps,
                 "trainer.seed": seed,
                 "trainer.checkpoint_every": 0,
-                "optimizer.lr": learning_rate(),
+                "optimizer.lr": LEARNING_RATE,
                 "optimizer.schedule": "constant",
                 "optimizer.betas": [0.9, 0.95],
                 "optimizer.minibatches": 1,
@@ -140,7 +135,7 @@ def run_trl(model: str, steps: int, seed: int, goal: float) -> dict[str, Any]:
             before = time.perf_counter()
             result = super()._generate_single_turn(*args, **kwargs)
             sampling["seconds"] += time.perf_counter() - before
-            sampling["tokens"] += sum(len(ids) for ids in result[1])
+            sampling["tokens"] += sum(len(ids) for ids in result[0])
             return result
 
     with tempfile.TemporaryDirectory() as folder:
@@ -155,7 +150,7 @@ def run_trl(model: str, steps: int, seed: int, goal: float) -> dict[str, Any]:
             num_generations=GROUP_SIZE,
             max_completion_length=MAX_TOKENS,
             max_steps=steps,
-            learning_rate=learning_rate(),
+            learning_rate=LEARNING_RATE,
             lr_scheduler_type="constant",
             adam_beta1=0.9,
             adam_beta2=0.95,

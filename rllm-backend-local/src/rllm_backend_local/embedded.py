@@ -41,7 +41,7 @@ class Recipe:
     max_target: int = 99
     correct: float = 0.4
     """Fraction of the demonstrations that solve their problem."""
-    steps: int = 250
+    steps: int = 400
     batch: int = 64
     learning_rate: float = 4e-3
 

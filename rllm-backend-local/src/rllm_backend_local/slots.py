@@ -29,8 +29,9 @@ ATTENTION = "rllm_slots"
 """Name under which transformers knows `slot_attention`."""
 CHUNK_ROWS = 8
 """Query rows of a prompt chunk are padded to a multiple of this; one lone row would take another code path."""
-ROW_MULTIPLE = 16
-"""Packed rows are padded to a multiple of this, so that vectorised kernels have no remainder."""
+ROW_MULTIPLE = 4
+"""Packed rows are padded to a multiple of this: matrix products of fewer rows take another code path, and vectorised
+kernels have no remainder. More would cost a lone request of a large model dearly."""
 _SHORTEST = 32
 
 

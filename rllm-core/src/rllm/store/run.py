@@ -138,9 +138,9 @@ class RunStore:
     def episodes(self, *, split: str | None = None, step: int | None = None) -> Iterator[Episode]:
         """Stored attempts in the order in which they were added, exactly as they were, tokens included."""
         self._settle()
-        query = "SELECT data, tokens FROM episodes WHERE (?1 IS NULL OR split = ?1) AND (?2 IS NULL OR step = ?2)"
+        query = "SELECT data, tokens FROM episodes WHERE (:split IS NULL OR split = :split) AND (:step IS NULL OR step = :step)"
         with reader(self.path) as connection:
-            for data, tokens in connection.execute(f"{query} ORDER BY id", (split, step)):
+            for data, tokens in connection.execute(f"{query} ORDER BY id", {"split": split, "step": step}):
                 yield decode_episode(data, tokens)
 
     def count_episodes(self) -> dict[str, dict[str, int]]:
@@ -171,8 +171,8 @@ class RunStore:
         """What happened, in order: `at` (Unix seconds), `kind` and `data`."""
         self._settle()
         with reader(self.path) as connection:
-            query = "SELECT at, kind, data FROM events WHERE ?1 IS NULL OR kind = ?1 ORDER BY id"
-            rows = connection.execute(query, (kind,))
+            query = "SELECT at, kind, data FROM events WHERE :kind IS NULL OR kind = :kind ORDER BY id"
+            rows = connection.execute(query, {"kind": kind})
             return [{"at": at, "kind": name, "data": json.loads(data)} for at, name, data in rows]
 
     def rewind(self, step: int) -> None:
