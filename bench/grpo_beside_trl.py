@@ -26,7 +26,7 @@ from typing import Any
 TASKS_PER_STEP = 32
 GROUP_SIZE = 8
 MAX_TOKENS = 16
-LEARNING_RATE = 2e-3
+LEARNING_RATE = 5e-4
 WINDOW = 10
 """Steps over which the reward is averaged before it is compared with the goal."""
 

@@ -60,7 +60,7 @@ def by_hand(policy: Policy, rows: list[Row], spec: LossSpec) -> tuple[float, tor
             "token-mean": 1 / everything,
             "seq-mean-token-sum": 1 / len(trained),
             "seq-mean-token-mean": 1 / len(trained) / int(mask.sum()),
-            "constant": 1 / 40,
+            "constant": 1 / len(trained) / 40,
         }[spec.aggregation]
         total = total + row.weight * scale * loss.sum()
     grads = torch.autograd.grad(total, list(policy.trainable().values()))

@@ -98,12 +98,12 @@ def test_a_problem_is_the_same_task_whatever_the_seed() -> None:
 
 def test_the_default_problems_are_pinned() -> None:
     ids = [task.id for task in Countdown().tasks("test", limit=3, seed=0)]
-    assert ids == ["countdown-5-10-2", "countdown-6-7-42", "countdown-1-8-8"]
-    assert Countdown().revision == "countdown-1 count=2 max_number=12 max_target=100"
+    assert ids == ["countdown-4-8-4", "countdown-20-24-44", "countdown-15-29-44"]
+    assert Countdown().revision == "countdown-1 count=2 max_number=30 max_target=99"
 
 
 def test_a_limit_above_what_exists_gives_all_there_is() -> None:
-    assert len(Countdown(max_number=12).tasks("test", limit=500)) == 44
+    assert len(Countdown(max_number=12).tasks("test", limit=500)) == 43
 
 
 def test_impossible_options_are_refused() -> None:

@@ -33,7 +33,7 @@ class Problem(NamedTuple):
 class Countdown:
     """Problems whose solutions use `+ - * /` with a positive whole number at every step."""
 
-    def __init__(self, *, count: int = 2, max_number: int = 12, max_target: int = 100) -> None:
+    def __init__(self, *, count: int = 2, max_number: int = 30, max_target: int = 99) -> None:
         """`count` numbers from 1 to `max_number`, targets from 1 to `max_target`. Raises `ConfigError`."""
         check_options(
             "countdown",
