@@ -82,7 +82,7 @@ def draw(results: list[dict[str, Any]]) -> str:
         level = y(tick / 100)
         parts.append(f'<line x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{level:.1f}" y2="{level:.1f}" stroke="#dee2e6"/>')
         parts.append(f'<text x="{LEFT - 8}" y="{level + 4:.1f}" text-anchor="end" fill="#495057">{tick} %</text>')
-    for tick in range(0, steps + 1, max(1, steps // 5)):
+    for tick in range(0, steps + 1, max(1, steps // 6)):
         parts.append(f'<text x="{x(tick):.1f}" y="{HEIGHT - 24}" text-anchor="middle" fill="#495057">{tick}</text>')
     parts.append(f'<text x="{WIDTH / 2}" y="{HEIGHT - 6}" text-anchor="middle" fill="#495057">learner step</text>')
     for result, colour in zip(results, COLOURS, strict=False):

@@ -161,6 +161,8 @@ class BackendError(RllmError, RuntimeError):
 
 
 def _attribute(error: Exception | SystemExit, kind: type[RllmError], who: str) -> RllmError:
+    while isinstance(error, ExceptionGroup) and len(error.exceptions) == 1:
+        error = error.exceptions[0]
     return kind(f"{who}: {type(error).__name__}: {error}" if str(error) else f"{who}: {type(error).__name__}")
 
 

@@ -9,6 +9,7 @@ costs memory linear in its tokens.
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 from collections.abc import Iterable, Iterator
 from enum import StrEnum
@@ -154,8 +155,10 @@ class Task(Data):
     """For reports per category; a benchmark with one category leaves it out."""
 
     def for_agent(self) -> Task:
-        """The task without its reference."""
-        return self.model_copy(update={"reference": {}}) if self.reference else self
+        """A copy for one agent, without the reference; whatever the agent does to it, nobody else sees."""
+        instruction = self.instruction if isinstance(self.instruction, str) else copy.deepcopy(self.instruction)
+        own = {"instruction": instruction, "metadata": copy.deepcopy(self.metadata), "reference": {}}
+        return self.model_copy(update=own)
 
 
 class Usage(Data):
@@ -296,10 +299,12 @@ class Episode(Data):
                     yield step.call
 
     def final_text(self) -> str:
-        """The last reply's text, from the artifacts if the flow set `answer`, else from the last step."""
+        """The last reply's text, from the artifacts if the flow set `answer`, else from the last step; calls that
+        the flow did not report count only where there is nothing else."""
         if isinstance(answer := self.artifacts.get("answer"), str):
             return answer
-        for trajectory in reversed(self.trajectories):
+        reported = [each for each in self.trajectories if each.trainable] or self.trajectories
+        for trajectory in reversed(reported):
             for step in reversed(trajectory.steps):
                 if isinstance(step.output, str):
                     return step.output

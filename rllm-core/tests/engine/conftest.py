@@ -34,9 +34,7 @@ class Bench:
         self.server = server
         self.gateway = gateway
 
-    async def run(
-        self, flow: Flow, grader: Flow | None = None, *, task: Task | None = None, **limits: Any
-    ) -> Episode:
+    async def run(self, flow: Flow, grader: Flow | None = None, *, task: Task | None = None, **limits: Any) -> Episode:
         program = Program(as_harness(flow), as_grader(grader or (lambda task, episode: 1.0)), "probe")
         request = RolloutRequest(task=task or Task(id="t:1", instruction="go"), attempt=3, seed=0)
         limit = Limits(**{"backoff_s": 0.001, "max_retries": 0, "timeout_s": 10.0, **limits})

@@ -77,3 +77,19 @@ def test_what_the_flow_set_survives() -> None:
 def test_anything_else_is_a_type_error_that_shows_how(result: object) -> None:
     with pytest.raises(TypeError, match="return None, an Episode, a Trajectory or a list"):
         attach(result, [], task=TASK, agent="x")  # type: ignore[arg-type]
+
+
+def test_the_final_text_is_the_reported_reply_even_if_other_calls_were_made_after_it() -> None:
+    flow = Trajectory(name="solver", steps=[Step(response_id="r1")])
+    calls = [call("answer", role="solver", response_id="r1"), call("never mind", role="judge", response_id="r2")]
+    episode = attach(flow, calls, task=TASK, agent="x")
+    assert [(t.name, t.trainable) for t in episode.trajectories] == [("solver", True), ("judge", False)]
+    assert episode.final_text() == "answer"
+    assert attach(Episode(), calls, task=TASK, agent="x").final_text() == "never mind"
+
+
+def test_one_step_in_two_trajectories_is_trained_on_once() -> None:
+    step = Step(output="one")
+    flow = [Trajectory(name="a", steps=[step]), Trajectory(name="b", steps=[step])]
+    episode = attach(flow, [call("one", role="a")], task=TASK, agent="x")
+    assert len(list(episode.calls())) == 1

@@ -39,9 +39,7 @@ async def test_a_request_that_the_gateway_refuses_is_that_error_and_not_a_group(
     async def flow(task: Task, config: AgentConfig) -> None: ...
 
     async with scripted() as bench:
-        stream = run_rollouts(
-            program(flow), requests(3, sampling={"heat": 1}), bench.gateway, Limits(), concurrency=2
-        )
+        stream = run_rollouts(program(flow), requests(3, sampling={"heat": 1}), bench.gateway, Limits(), concurrency=2)
         async with aclosing(stream) as episodes:
             with pytest.raises(GatewayError, match="heat"):
                 [episode async for episode in episodes]

@@ -31,9 +31,7 @@ async def test_a_graded_rollout_carries_its_calls_reward_and_key(scripted: Any, 
     assert episode.metrics["calls"] == 1
 
 
-async def test_only_infrastructure_failures_are_retried_each_in_a_fresh_session(
-    scripted: Any, ask_model: Any
-) -> None:
+async def test_only_infrastructure_failures_are_retried_each_in_a_fresh_session(scripted: Any, ask_model: Any) -> None:
     sessions: list[str] = []
 
     async def flow(task: Task, config: AgentConfig) -> None:
@@ -199,7 +197,7 @@ async def test_an_episode_that_is_not_what_it_should_be_is_the_agents_error(scri
         episode = Episode(trajectories=[trajectory])
         match broken:
             case "steps":
-                trajectory.steps.append({"output": "x"})  # type: ignore[arg-type]  # what users do
+                trajectory.steps.append("x")  # type: ignore[arg-type]  # what users do
             case "metadata":
                 episode.metadata = None  # type: ignore[assignment]  # what users do
             case "metrics":
@@ -320,7 +318,7 @@ async def test_a_grader_object_that_returns_a_broken_reward_leaves_the_episode_u
     missing.reward = None  # type: ignore[assignment]  # what users do
     async with scripted() as bench:
         for value in (missing, 10**400, (1.0, "no"), "1"):
-            episode = await bench.run(flow, Grader(value))  # type: ignore[arg-type]  # an object with grade()
+            episode = await bench.run(flow, Grader(value))
             assert episode.status is EpisodeStatus.UNGRADED, value
             assert episode.reward is None
 

@@ -60,6 +60,7 @@ def test_rows_become_tasks_with_the_whole_row_as_metadata() -> None:
         ([{"q": "x"}], "none of 'instruction', 'question' and 'prompt'"),
         ([5], "row 0 is a int"),
         ([TASKS[0], TASKS[0]], "occurs twice"),
+        ([{"prompt": ["not a block"]}], "row 0: ValidationError"),
         ("text", "must be a sequence"),
         (5, "must be a sequence"),
     ],

@@ -8,13 +8,15 @@ import numpy as np
 import pytest
 
 from rllm.engine.statistics import Summary
-from rllm.errors import BackendError, ConfigError, StoreError
+from rllm.errors import BackendError, ConfigError, GatewayError, StoreError
+from rllm.gateway import TokenUpstream
+from rllm.plugins.listeners import Events
 from rllm.store import RunStore
 from rllm.testing.table import TableBackend
 from rllm.trainer.interrupt import Interrupted
 from rllm.trainer.loop import Trainer, TrainingStalled
 from rllm.trainer.observer import Silent
-from rllm.types import EpisodeStatus
+from rllm.types import CapturedCall, EpisodeStatus, Exactness
 
 
 def weights(folder: Path, step: int) -> Any:
@@ -187,3 +189,73 @@ def test_train_inside_an_event_loop_says_what_to_do(make_trainer: Any) -> None:
 
     with pytest.raises(RuntimeError, match="await trainer.train_async"):
         asyncio.run(main())
+
+
+def test_a_tracker_that_raises_is_reported_once_and_never_stops_the_run(
+    make_trainer: Any, table: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    table.Sulking.told.clear()
+    result = make_trainer(trainer__trackers=("table_plugin:Sulking",), trainer__steps=2).train()
+    assert result.steps == 2
+    assert table.Sulking.told == ["start", "log 1", "log 2", "finish False"]
+    assert caplog.text.count("no network") == 1
+    assert "table_plugin:Sulking" in caplog.text
+
+
+def test_every_rollout_of_a_step_has_a_seed_of_its_own_even_across_epochs(make_trainer: Any) -> None:
+    result = make_trainer(trainer__steps=1, trainer__tasks_per_step=12, rollout__max_tokens=16).train()
+    with RunStore.open(result.path, write=False) as store:
+        episodes = list(store.episodes(split="train"))
+    assert len(episodes) == 96
+    replies = {(e.task_id, *(int(i) for c in e.calls() for i in c.response_ids)) for e in episodes}
+    assert len(replies) > 90
+
+
+def test_more_inexact_calls_than_allowed_stop_the_run(make_trainer: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    original = TokenUpstream._capture
+
+    def capture(self: TokenUpstream, *args: Any) -> CapturedCall:
+        call = original(self, *args)
+        call.exactness = Exactness.INEXACT
+        return call
+
+    monkeypatch.setattr(TokenUpstream, "_capture", capture)
+    with pytest.raises(GatewayError, match=r"gateway\.max_inexact=3"):
+        make_trainer(gateway__max_inexact=3).train()
+    with pytest.raises(TrainingStalled, match="calls_inexact"):
+        make_trainer(trainer__max_idle_steps=1).train()
+
+
+def test_trajectories_that_cannot_be_grouped_are_counted_by_reason(make_trainer: Any) -> None:
+    watcher = Watcher()
+    with pytest.raises(TrainingStalled, match="32 empty"):
+        make_trainer(agent="nothing", observer=watcher, trainer__max_idle_steps=1).train()
+
+
+def test_events_are_told_in_order_and_the_status_is_recorded_before_the_last(
+    make_trainer: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: list[str] = []
+
+    def tell(self: Events, event: str, **arguments: Any) -> None:
+        name = event.removeprefix("rllm_")
+        if name == "run_finished":
+            (folder,) = trainer._runs.iterdir()
+            told.append(json.loads((folder / "run.json").read_text())["status"])
+        if not told or told[-1] != name:
+            told.append(name)
+
+    monkeypatch.setattr(Events, "_tell", tell)
+    trainer = make_trainer(trainer__steps=1)
+    trainer.train()
+    assert told == [
+        "run_started",
+        "rollout_finished",
+        "evaluation_finished",
+        "rollout_finished",
+        "step_finished",
+        "rollout_finished",
+        "evaluation_finished",
+        "finished",
+        "run_finished",
+    ]

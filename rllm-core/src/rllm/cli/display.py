@@ -186,8 +186,10 @@ class TrainDisplay(_Display):
         self.plain(f"step {step}/{self._steps}  {text}", always=step == self._steps)
 
     def validated(self, step: int, summary: Summary) -> None:
-        low, high = summary.accuracy_interval or (0.0, 0.0)
-        text = f"step {step}: held out {percent(summary.accuracy)} (95 % {percent(low)} to {percent(high)})"
+        text = f"step {step}: held out {percent(summary.accuracy)}"
+        if summary.accuracy_interval is not None:
+            low, high = summary.accuracy_interval
+            text += f" (95 % {percent(low)} to {percent(high)})"
         if failed := summary.episodes - summary.graded:
             text += f", {failed} of {summary.episodes} not graded"
         self.line(text)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -106,8 +107,16 @@ def _run(
         config = load_eval_config(file, words, flags, user_defaults=environment.eval_defaults()).config
     display = EvalDisplay(config.benchmark.name or "eval")
     evaluation = Evaluation(config, on_start=display.start, on_episode=display.episode)
-    with display:
-        result = asyncio.run(evaluation.run_async(runs=environment.runs, resume=folder))
+    try:
+        with display:
+            result = asyncio.run(evaluation.run_async(runs=environment.runs, resume=folder))
+    except KeyboardInterrupt:
+        if not evaluation.run_id:
+            raise
+        click.echo(
+            f"stopped; everything finished is kept. Go on with: rllm eval --resume {evaluation.run_id}", err=True
+        )
+        sys.exit(130)
     if as_json:
         print(json.dumps({"run": result.run_id, "path": str(result.path), **result.summary.as_dict()}))
     else:

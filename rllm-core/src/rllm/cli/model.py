@@ -35,6 +35,10 @@ def setup(name: str | None, base_url: str | None, api_key_env: str | None, store
             api_key_env = click.prompt(
                 "environment variable that holds the key (empty: none)", default="", show_default=False
             )
+    if not name:
+        raise ConfigError("--name is empty, expected the name of a model")
+    if api_key_env and not base_url:
+        raise ConfigError(f"--api-key-env {api_key_env} is for a server: give its --base-url too")
     environment = read_environment()
     stored = environment.read_user_file()
     keys = dict(stored.keys)

@@ -41,6 +41,7 @@ def report_lines(summary: Summary) -> list[tuple[str, str]]:
     lines.append(("episodes", "  ".join(f"{count} {status}" for status, count in summary.statuses.items())))
     if summary.errors:
         lines.append(("errors", "  ".join(f"{count} {kind}" for kind, count in summary.errors.items())))
+        lines.append(("  such as", summary.failure or ""))
     if summary.seconds:
         spread = "  ".join(f"{name} {value:.2f}" for name, value in summary.seconds.items())
         lines.append(("seconds", spread))

@@ -59,19 +59,20 @@ def list_(kind: str | None, limit: int, as_json: bool) -> None:
 def show(run: str, as_json: bool) -> None:
     """One run: its settings, its results and how to go on. RUN is an id, a name or a folder."""
     from rllm.config.environment import read_environment
-    from rllm.store import RunStore, find_run
+    from rllm.store import RunStore, find_run, list_runs
 
     path = find_run(read_environment().runs, run)
+    status = next(each.status for each in list_runs(path.absolute().parent) if each.path.name == path.absolute().name)
     with RunStore.open(path, write=False) as store:
         data = _describe(store)
         if as_json:
-            click.echo(json.dumps({"path": str(path), "manifest": dict(store.manifest), **data}))
+            click.echo(json.dumps({"path": str(path), "status": status, "manifest": dict(store.manifest), **data}))
             return
         manifest = store.manifest
         click.echo(f"run       {store.id}\nkind      {manifest['kind']} {manifest['name']}")
-        click.echo(f"status    {manifest['status']}\ncreated   {manifest['created_at']}\nfolder    {path}")
+        click.echo(f"status    {status}\ncreated   {manifest['created_at']}\nfolder    {path}")
         _print(store, data)
-        if manifest["status"] != "finished":
+        if status not in ("finished", "running", "created"):
             click.echo(f"go on     rllm {manifest['kind']} --resume {store.id}")
 
 

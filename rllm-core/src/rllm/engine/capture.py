@@ -18,16 +18,30 @@ _HOW = "return None, an Episode, a Trajectory or a list of Trajectories"
 
 
 def coerce_flow_result(result: object, *, agent: str) -> Episode | None:
-    """What a flow returned, as an Episode; None when the framework shall build it. TypeError otherwise."""
+    """What a flow returned, as an Episode of its own; None when the framework shall build it.
+
+    It is a copy, checked field by field, so that an object which a flow returns twice is not shared by two rollouts.
+    Steps come without calls: only the engine says which call a step was. Raises TypeError for anything else that is
+    returned, and pydantic's ValidationError for a field that holds what its type does not allow.
+    """
     if result is None:
         return None
     if isinstance(result, Episode):
-        return result
+        fields = {**result.__dict__, "trajectories": [_own(each) for each in result.trajectories]}
+        return type(result).model_validate(fields)
     if isinstance(result, Trajectory):
-        return Episode(trajectories=[result])
+        return Episode(trajectories=[_own(result)])
     if isinstance(result, list) and all(isinstance(each, Trajectory) for each in result):
-        return Episode(trajectories=result)
+        return Episode(trajectories=[_own(each) for each in result])
     raise TypeError(f"agent {agent!r} returned {type(result).__name__}; {_HOW}")
+
+
+def _own(trajectory: Trajectory) -> Trajectory:
+    steps = [type(each).model_validate(each.__dict__) if isinstance(each, Step) else each for each in trajectory.steps]
+    own = type(trajectory).model_validate({**trajectory.__dict__, "steps": steps})
+    for step in own.steps:
+        step.call = None
+    return own
 
 
 def attach(result: FlowResult, calls: Sequence[CapturedCall], *, task: Task, agent: str) -> Episode:

@@ -8,6 +8,7 @@ can block the event loop or starve another.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import contextvars
 import functools
 import inspect
@@ -59,7 +60,7 @@ async def in_thread(function: Callable[..., T], *args: Any) -> T:
             result = context.run(function, *args)
         except BaseException as raised:  # noqa: BLE001 - handed to the awaiting task, unchanged
             error = raised
-        if not loop.is_closed():
+        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
             loop.call_soon_threadsafe(deliver, result, error)
 
     threading.Thread(target=work, name=getattr(function, "__name__", "flow"), daemon=True).start()
@@ -181,7 +182,7 @@ def coerce_eval_output(value: Any, *, who: str) -> EvalOutput:
         output = value
     elif isinstance(value, tuple) and len(value) == 2:
         output = EvalOutput.model_construct(
-            reward=_number(value[0], who), is_correct=bool(value[1]), signals=[], metadata={}
+            reward=_number(value[0], who), is_correct=bool(_number(value[1], who)), signals=[], metadata={}
         )
     else:
         reward = _number(value, who)

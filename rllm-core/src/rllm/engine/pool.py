@@ -52,6 +52,8 @@ async def _run(
             async with asyncio.TaskGroup() as group:
                 for _ in range(concurrency):
                     group.create_task(worker())
+        except ExceptionGroup as failures:
+            raise failures.exceptions[0] from None
         finally:
             finished.put_nowait(None)
 

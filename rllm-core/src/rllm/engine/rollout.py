@@ -45,6 +45,9 @@ __all__ = ["Limits", "Program", "RolloutRequest", "run_rollout"]
 
 logger = logging.getLogger(__name__)
 
+_ABANDONED = (404, 499)
+"""Statuses of calls that ended because the agent had gone; they say nothing of why it went."""
+
 
 @dataclass(frozen=True, slots=True)
 class Program:
@@ -136,14 +139,24 @@ async def _run_agent(
 ) -> tuple[Any, BaseException | None]:
     """The flow's result, or what it raised. A deadline cancels the flow."""
     config = session.agent_config(metadata=request.metadata)
-    timeout = asyncio.timeout(limits.timeout_s)
+    who = f"agent {program.name!r}"
     try:
-        async with timeout, boundary(AgentError, f"agent {program.name!r}"):
+        async with asyncio.timeout(limits.timeout_s), boundary(AgentError, who):
             return await program.harness.run(request.task.for_agent(), config, None), None
-    except TimeoutError:
-        return None, RolloutTimeout(f"agent {program.name!r} was still running after {limits.timeout_s:g} s")
     except RllmError as error:
         return None, error
+    except TimeoutError:
+        return None, RolloutTimeout(f"{who} was still running after {limits.timeout_s:g} s")
+    except asyncio.CancelledError:
+        if _is_cancelled():
+            raise
+        return None, AgentError(f"{who} ended by cancelling itself")
+
+
+def _is_cancelled() -> bool:
+    """Whether it is the rollout that is being cancelled, rather than something inside an agent or grader."""
+    task = asyncio.current_task()
+    return task is None or task.cancelling() > 0
 
 
 def _capture(
@@ -152,8 +165,9 @@ def _capture(
     calls = trace.calls
     if error is None:
         try:
-            episode = attach(result, calls, task=request.task, agent=program.name)
-        except (AgentError, TypeError) as raised:
+            with boundary(AgentError, f"agent {program.name!r}"):
+                episode = attach(result, calls, task=request.task, agent=program.name)
+        except RllmError as raised:
             error, episode = raised, attach(None, calls, task=request.task, agent=program.name)
     else:
         episode = attach(None, calls, task=request.task, agent=program.name)
@@ -161,33 +175,33 @@ def _capture(
     episode.attempt = request.attempt
     episode.task = request.task
     episode.metadata = {**request.metadata, **episode.metadata}
-    episode.termination = _termination(trace, calls, error)
+    episode.termination = _termination(trace, calls, error, episode.termination)
+    if episode.error is not None:
+        _fail(episode, EpisodeStatus.AGENT_ERROR, episode.error)
     if error is not None:
-        episode.status = _failure_status(trace, error)
-        if episode.status is EpisodeStatus.INFRA_ERROR and not isinstance(error, InfraError | UpstreamError):
-            error = InfraError(one_line(error)).with_traceback(error.__traceback__)
-        episode.error = _describe(error, "agent")
+        status, error = _blame(trace, error)
+        _fail(episode, status, _describe(error, "agent"))
     _count(episode, calls, trace)
     return episode
 
 
-def _failure_status(trace: Trace, error: BaseException) -> EpisodeStatus:
+def _blame(trace: Trace, error: BaseException) -> tuple[EpisodeStatus, BaseException]:
     """Whose fault it was, from what the gateway saw: an agent that dies of a model server's failure is not to blame."""
     if isinstance(error, RolloutTimeout):
-        return EpisodeStatus.TIMEOUT
+        return EpisodeStatus.TIMEOUT, error
     if isinstance(error, InfraError | UpstreamError):
-        return EpisodeStatus.INFRA_ERROR
-    if trace.errors and trace.errors[-1].is_upstream and not _recovered(trace):
-        return EpisodeStatus.INFRA_ERROR
-    return EpisodeStatus.AGENT_ERROR
+        return EpisodeStatus.INFRA_ERROR, error
+    last = next((each for each in reversed(trace.errors) if each.status not in _ABANDONED), None)
+    if last is not None and last.is_upstream and not (trace.calls and trace.calls[-1].started_at > last.at):
+        failure = InfraError(f"{last.message}; then {one_line(error)}")
+        return EpisodeStatus.INFRA_ERROR, failure.with_traceback(error.__traceback__)
+    return EpisodeStatus.AGENT_ERROR, error
 
 
-def _recovered(trace: Trace) -> bool:
-    """Whether a call succeeded after the last failure."""
-    return bool(trace.calls) and trace.calls[-1].started_at > trace.errors[-1].at
-
-
-def _termination(trace: Trace, calls: list[CapturedCall], error: BaseException | None) -> Termination:
+def _termination(
+    trace: Trace, calls: list[CapturedCall], error: BaseException | None, said: Termination
+) -> Termination:
+    """From evidence; what the flow said counts where there is none but the last reply."""
     if isinstance(error, RolloutTimeout):
         return Termination.DEADLINE
     if trace.termination is not None:
@@ -196,9 +210,17 @@ def _termination(trace: Trace, calls: list[CapturedCall], error: BaseException |
         return Termination.CONTEXT_LENGTH
     if error is not None:
         return Termination.ERROR
+    if said is not Termination.FINISHED:
+        return said
     if calls and calls[-1].finish_reason is FinishReason.LENGTH:
         return Termination.MAX_TOKENS
     return Termination.FINISHED
+
+
+def _fail(episode: Episode, status: EpisodeStatus, error: ErrorInfo) -> None:
+    """A failed episode carries no reward, whatever the flow put there."""
+    episode.status, episode.error = status, error
+    episode.reward = episode.is_correct = None
 
 
 def _describe(error: BaseException, phase: str) -> ErrorInfo:
@@ -229,17 +251,17 @@ async def _grade(program: Program, task: Task, episode: Episode, limits: Limits)
             value = program.grader.grade(task, episode)
             if inspect.isawaitable(value):
                 value = await value
-        output = coerce_eval_output(value, who=who)
-    except TimeoutError:
-        episode.status = EpisodeStatus.UNGRADED
-        episode.error = ErrorInfo(
-            kind="GradingError",
-            message=f"{who} was still running after {limits.timeout_s:g} s",
-            phase="grade",
-        )
+            output = coerce_eval_output(value, who=who)
     except RllmError as error:
-        episode.status = EpisodeStatus.UNGRADED
-        episode.error = _describe(error, "grade")
+        _fail(episode, EpisodeStatus.UNGRADED, _describe(error, "grade"))
+    except TimeoutError:
+        late = GradingError(f"{who} was still running after {limits.timeout_s:g} s")
+        _fail(episode, EpisodeStatus.UNGRADED, _describe(late, "grade"))
+    except asyncio.CancelledError:
+        if _is_cancelled():
+            raise
+        cancelled = GradingError(f"{who} ended by cancelling itself")
+        _fail(episode, EpisodeStatus.UNGRADED, _describe(cancelled, "grade"))
     else:
         episode.status = EpisodeStatus.GRADED
         episode.reward = output.reward

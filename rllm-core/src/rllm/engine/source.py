@@ -5,17 +5,23 @@ Both end as an upstream of the gateway, so that evaluation and training take the
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
 
 from rllm import plugins
+from rllm.config.schema import GatewayConfig as GatewaySection
+from rllm.engine.functions import as_harness
 from rllm.errors import BackendError, ConfigError, UnknownName, boundary
-from rllm.gateway import TokenUpstream, load_renderer
+from rllm.gateway import Gateway, GatewayConfig, TokenUpstream, load_renderer
+from rllm.gateway.wire import Upstream
 from rllm.interfaces.backend import Backend, ModelInfo
+from rllm.interfaces.harness import Harness
 from rllm.interfaces.spec import BackendSpec
+from rllm.plugins.targets import is_path
 
-__all__ = ["backend_for_model", "construct", "open_backend"]
+__all__ = ["backend_for_model", "construct", "construct_agent", "open_backend", "serve"]
 
 
 def construct(kind: str, name: str, options: Mapping[str, Any]) -> Any:
@@ -29,6 +35,28 @@ def construct(kind: str, name: str, options: Mapping[str, Any]) -> Any:
             given = ", ".join(sorted(options)) or "none"
             raise ConfigError(f"{kind} {name!r} does not accept its options ({given}): {error.__cause__}") from None
         raise
+
+
+def construct_agent(name: str, options: Mapping[str, Any]) -> Harness:
+    """The agent called `name`: a harness given its options, or the function or object at `module:attribute`."""
+    found = plugins.registry("harness").load(name) if is_path(name) else None
+    if found is None or isinstance(found, type) or _makes_an_agent(found, options):
+        found = construct("harness", name, options)
+    elif options:
+        raise ConfigError(f"agent {name!r} is not made by anything that takes agent.options ({', '.join(options)})")
+    with boundary(ConfigError, f"agent {name!r}"):
+        return as_harness(found)
+
+
+def _makes_an_agent(found: Any, options: Mapping[str, Any]) -> bool:
+    """Whether it is to be called with the options, rather than with (task, config)."""
+    if hasattr(found, "run") or not callable(found):
+        return False
+    try:
+        inspect.signature(found).bind(**options)
+    except (TypeError, ValueError):
+        return False
+    return True
 
 
 def backend_for_model(model: str) -> str:
@@ -54,10 +82,18 @@ async def open_backend(
     backend: Backend, *, model: str, seed: int, trainable: bool
 ) -> AsyncIterator[tuple[ModelInfo, TokenUpstream]]:
     """The opened backend as an upstream of the gateway; closed at the end, whatever happens."""
+    who = f"model {model!r}"
     try:
-        async with boundary(BackendError, "backend"):
+        async with boundary(BackendError, who):
             info = await backend.open(model=model, seed=seed, trainable=trainable)
         renderer = load_renderer(info.tokenizer_dir, info.name)
         yield info, TokenUpstream(backend.sampler, renderer, info.name)
     finally:
-        await backend.close()
+        async with boundary(BackendError, who):
+            await backend.close()
+
+
+def serve(upstream: Upstream, section: GatewaySection) -> Gateway:
+    """The gateway as it is configured. An address that the configuration names is meant, whoever can reach it."""
+    allowed = section.host != GatewaySection().host
+    return Gateway(upstream, GatewayConfig(host=section.host, port=section.port, allow_remote=allowed))

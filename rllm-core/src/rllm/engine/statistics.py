@@ -42,6 +42,8 @@ class Summary:
     turns: dict[str, float]
     calls: dict[str, int] = field(default_factory=dict)
     """Exactness -> model calls."""
+    failure: str | None = None
+    """Message of the first failure of the commonest kind; None without failures."""
 
     def as_dict(self) -> dict[str, object]:
         """For JSON."""
@@ -89,6 +91,7 @@ class _Tally:
     statuses: Counter[str] = field(default_factory=Counter)
     terminations: Counter[str] = field(default_factory=Counter)
     errors: Counter[str] = field(default_factory=Counter)
+    messages: dict[str, str] = field(default_factory=dict)
     calls: Counter[str] = field(default_factory=Counter)
     tokens: Counter[str] = field(default_factory=Counter)
     seconds: list[float] = field(default_factory=list)
@@ -101,6 +104,7 @@ class _Tally:
         self.terminations[episode.termination.value] += 1
         if episode.error is not None:
             self.errors[episode.error.kind] += 1
+            self.messages.setdefault(episode.error.kind, episode.error.message)
         if episode.status is EpisodeStatus.GRADED and episode.reward is not None:
             self.rewards.append(episode.reward)
             self.by_task[episode.task_id].append(bool(episode.is_correct))
@@ -144,6 +148,7 @@ def summarize(episodes: Iterable[Episode]) -> Summary:
         seconds=_spread(tally.seconds),
         turns=_spread(tally.turns),
         calls=dict(sorted(tally.calls.items())),
+        failure=tally.messages[tally.errors.most_common(1)[0][0]] if tally.errors else None,
     )
 
 

@@ -15,17 +15,18 @@ from rllm.config.environment import read_environment
 from rllm.config.loading import load_eval_config
 from rllm.config.schema import EvalConfig
 from rllm.engine.functions import as_grader, as_harness
+from rllm.engine.gate import InexactGate
 from rllm.engine.pool import run_rollouts
 from rllm.engine.rollout import Limits, Program, RolloutRequest
-from rllm.engine.source import backend_for_model, construct, open_backend
+from rllm.engine.source import backend_for_model, construct, construct_agent, open_backend, serve
 from rllm.engine.statistics import Summary, summarize
-from rllm.errors import ConfigError, DataError, RllmError, boundary
-from rllm.gateway import Gateway, GatewayConfig, MessageUpstream, TokenUpstream
+from rllm.errors import ConfigError, DataError, RllmError, StoreError, boundary
+from rllm.gateway import MessageUpstream, TokenUpstream
 from rllm.ids import RolloutKey, derive_seed
 from rllm.interfaces.spec import BenchmarkSpec, HarnessSpec
 from rllm.plugins import events
 from rllm.store import RunStore
-from rllm.tasks.rows import tasks_from
+from rllm.tasks.rows import check_ids, tasks_from
 from rllm.types import Episode, JsonDict, Task
 
 __all__ = ["EvalResult", "Evaluation", "evaluate"]
@@ -53,7 +54,11 @@ class Evaluation:
         on_start: Callable[[int], None] | None = None,
         on_episode: Callable[[Episode], None] | None = None,
     ) -> None:
+        if faults := _unread(config, agent_flow):
+            raise ConfigError(*faults)
         self.config = config
+        self.run_id = ""
+        """Set once the run's folder exists."""
         self._on_start = on_start
         self._on_episode = on_episode
         self.data_revision = ""
@@ -75,6 +80,7 @@ class Evaluation:
         elif benchmark is not None:
             with boundary(DataError, f"benchmark {config.benchmark.name!r}"):
                 tasks = list(benchmark.tasks(config.benchmark.split, limit=config.limit, seed=config.seed))
+            check_ids(tasks, what=f"benchmark {config.benchmark.name!r}")
         else:
             raise ConfigError("nothing to evaluate: name a benchmark or give a dataset")
         if config.tasks:
@@ -99,7 +105,7 @@ class Evaluation:
         agent_spec = plugins.registry("harness").spec(name)
         if isinstance(agent_spec, HarnessSpec) and agent_spec.needs_sandbox:
             raise ConfigError(f"agent {name!r} needs a sandbox, and no sandbox provider is installed")
-        return Program(as_harness(construct("harness", name, config.agent.options)), grader, name)
+        return Program(construct_agent(name, config.agent.options), grader, name)
 
     @property
     def sampling(self) -> JsonDict:
@@ -148,7 +154,10 @@ class Evaluation:
         }
 
     async def run_async(self, *, runs: Path | None = None, resume: Path | None = None) -> EvalResult:
-        """Evaluate; episodes are stored as they finish. `resume` is the folder of a run to complete."""
+        """Evaluate; episodes are stored as they finish. `resume` is the folder of a run to complete.
+
+        Cancelled, it leaves a run that can be resumed, called `run_id`.
+        """
         if resume is not None:
             store = RunStore.open(resume, write=True)
         else:
@@ -156,44 +165,62 @@ class Evaluation:
                 runs or read_environment().runs, kind="eval", name=self.title, manifest=self.manifest()
             )
         with store:
+            if resume is not None:
+                self._check_same(store)
+            self.run_id = store.id
             status = "failed"
             try:
                 store.set_status("running")
+                events().rllm_run_started(run_id=store.id, path=store.path, config=self.config.model_dump(mode="json"))
                 summary = await self._run(store)
                 status = "finished"
             except asyncio.CancelledError:
                 status = "interrupted"
                 raise
             except RllmError as error:
-                store.add_event("error", {"kind": type(error).__name__, "message": str(error)})
+                if not isinstance(error, StoreError):
+                    store.add_event("error", {"kind": type(error).__name__, "message": str(error)})
                 raise
             finally:
-                store.set_status(status)
-                events().rllm_run_finished(run_id=store.id, status=status)
+                try:
+                    store.set_status(status)
+                finally:
+                    events().rllm_run_finished(run_id=store.id, status=status)
             return EvalResult(store.id, store.path, summary)
+
+    def _check_same(self, store: RunStore) -> None:
+        """Refuse to go on with what is not this run."""
+        kind, revision = store.manifest["kind"], store.manifest.get("data_revision", "")
+        if kind != "eval":
+            raise ConfigError(f"{store.id!r} is a run of `rllm {kind}`, expected one of `rllm eval`")
+        if revision != self.data_revision:
+            raise DataError(
+                f"run {store.id!r} was begun on data of revision {revision!r}, and it is {self.data_revision!r} now; "
+                "begin a new run"
+            )
 
     async def _run(self, store: RunStore) -> Summary:
         config = self.config
-        done = store.finished("eval")
-        total = len(self.tasks) * config.attempts - len(done)
+        requests = list(self.requests(store.finished("eval")))
+        gate = InexactGate(config.gateway.max_inexact)
+        if gate.limit is not None:
+            for episode in store.episodes(split="eval"):
+                gate.check(episode)
         limits = Limits(timeout_s=config.timeout_s, max_retries=config.max_retries, max_calls=config.max_calls)
-        events().rllm_run_started(run_id=store.id, path=store.path, config=config.model_dump(mode="json"))
         async with AsyncExitStack() as stack:
             stack.push_async_callback(self.program.close)
             upstream = await stack.enter_async_context(self._upstream())
-            gateway = await stack.enter_async_context(
-                Gateway(upstream, GatewayConfig(host=config.gateway.host, port=config.gateway.port))
-            )
+            gateway = await stack.enter_async_context(serve(upstream, config.gateway))
             if self._on_start is not None:
-                self._on_start(total)
+                self._on_start(len(requests))
             episodes = await stack.enter_async_context(
                 aclosing(
                     run_rollouts(
                         self.program,
-                        self.requests(done),
+                        requests,
                         gateway,
                         limits,
-                        concurrency=max(1, min(config.concurrency, total)),
+                        concurrency=max(1, min(config.concurrency, len(requests))),
                     )
                 )
             )
@@ -202,11 +229,26 @@ class Evaluation:
                 events().rllm_rollout_finished(run_id=store.id, episode=episode)
                 if self._on_episode is not None:
                     self._on_episode(episode)
+                gate.check(episode)
         store.flush()
         summary = summarize(store.episodes(split="eval"))
         store.add_event("summary", summary.as_dict())
         events().rllm_evaluation_finished(run_id=store.id, summary=summary.as_dict())
         return summary
+
+
+def _unread(config: EvalConfig, agent_flow: Any) -> list[str]:
+    """Settings that nothing would read beside the others."""
+    faults = []
+    if config.model.base_url is not None:
+        for key, value in config.backend.model_dump(exclude_defaults=True).items():
+            faults.append(f"backend.{key}={value!r} serves nothing: the model is at model.base_url; leave one out")
+    elif config.model.api_key_env is not None:
+        faults.append(f"model.api_key_env={config.model.api_key_env!r} is for the server at model.base_url; give both")
+    if agent_flow is not None and not isinstance(agent_flow, str):
+        for key, value in config.agent.model_dump(exclude_defaults=True).items():
+            faults.append(f"agent.{key}={value!r} names an agent, and another was given as agent_flow; leave one out")
+    return faults
 
 
 def evaluate(
@@ -238,4 +280,8 @@ def evaluate(
         file = Path(config) if isinstance(config, str | Path) else None
         resolved = load_eval_config(file, (), flags, user_defaults=read_environment().eval_defaults()).config
     evaluation = Evaluation(resolved, agent_flow=agent_flow, evaluator=evaluator, dataset=dataset)
-    return asyncio.run(evaluation.run_async(runs=Path(runs) if runs is not None else None))
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return asyncio.run(evaluation.run_async(runs=Path(runs) if runs is not None else None))
+    raise RuntimeError("evaluate() was called inside an event loop; use `await Evaluation(…).run_async()` instead")

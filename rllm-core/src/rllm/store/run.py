@@ -138,7 +138,8 @@ class RunStore:
     def episodes(self, *, split: str | None = None, step: int | None = None) -> Iterator[Episode]:
         """Stored attempts in the order in which they were added, exactly as they were, tokens included."""
         self._settle()
-        query = "SELECT data, tokens FROM episodes WHERE (:split IS NULL OR split = :split) AND (:step IS NULL OR step = :step)"
+        wanted = "(:split IS NULL OR split = :split) AND (:step IS NULL OR step = :step)"
+        query = f"SELECT data, tokens FROM episodes WHERE {wanted}"
         with reader(self.path) as connection:
             for data, tokens in connection.execute(f"{query} ORDER BY id", {"split": split, "step": step}):
                 yield decode_episode(data, tokens)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from rllm.errors import DataError
+from collections.abc import Iterable
+
+from rllm.errors import DataError, boundary
 from rllm.types import Task
 
-__all__ = ["tasks_from"]
+__all__ = ["check_ids", "tasks_from"]
 
 
 def tasks_from(rows: object, *, what: str) -> list[Task]:
@@ -19,12 +21,17 @@ def tasks_from(rows: object, *, what: str) -> list[Task]:
     tasks = [_task(row, index, what) for index, row in enumerate(rows)]
     if not tasks:
         raise DataError(f"{what} is empty")
+    check_ids(tasks, what=what)
+    return tasks
+
+
+def check_ids(tasks: Iterable[Task], *, what: str) -> None:
+    """Raise DataError when two tasks have one id: their rollouts could not be told apart."""
     seen: set[str] = set()
     for task in tasks:
         if task.id in seen:
             raise DataError(f"{what}: the task id {task.id!r} occurs twice")
         seen.add(task.id)
-    return tasks
 
 
 def _task(row: object, index: int, what: str) -> Task:
@@ -36,7 +43,8 @@ def _task(row: object, index: int, what: str) -> Task:
         raise DataError(f"{what}: row {index} is a {type(row).__name__}, expected a Task or a mapping") from None
     for key in ("instruction", "question", "prompt"):
         if isinstance(data.get(key), str | list):
-            return Task(id=str(data.get("id", index)), instruction=data[key], metadata=data)
+            with boundary(DataError, f"{what}: row {index}"):
+                return Task(id=str(data.get("id", index)), instruction=data[key], metadata=data)
     raise DataError(
         f"{what}: row {index} has none of 'instruction', 'question' and 'prompt'; its keys are {sorted(map(str, data))}"
     )

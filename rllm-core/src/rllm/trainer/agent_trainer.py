@@ -13,7 +13,7 @@ from rllm import plugins
 from rllm.config.environment import read_environment
 from rllm.config.loading import load_train_config
 from rllm.config.schema import TrainConfig
-from rllm.errors import ConfigError, RllmError, StoreError
+from rllm.errors import ConfigError, DataError, RllmError, StoreError
 from rllm.plugins import events
 from rllm.store import RunStore
 from rllm.trainer.defaults import model_defaults
@@ -92,9 +92,22 @@ class AgentTrainer:
         else:
             store = RunStore.create(self._runs, kind="train", name=self.plan.title, manifest=self._manifest())
         with store:
+            if resume is not None:
+                self._check_same(store)
             trainer = Trainer(self.plan, store, self._observer)
             await _run(trainer, store, resume=resume is not None)
             return TrainResult(run_id=store.id, path=store.path, model=store.path / "model", steps=trainer.state.step)
+
+    def _check_same(self, store: RunStore) -> None:
+        """Refuse to go on with what is not this run."""
+        kind, revision = store.manifest["kind"], store.manifest.get("data_revision", "")
+        if kind != "train":
+            raise ConfigError(f"{store.id!r} is a run of `rllm {kind}`, expected one of `rllm train`")
+        if revision != self.plan.data_revision:
+            raise DataError(
+                f"run {store.id!r} was begun on data of revision {revision!r}, and it is {self.plan.data_revision!r} "
+                "now; begin a new run"
+            )
 
     def _manifest(self) -> dict[str, Any]:
         return {
@@ -111,8 +124,7 @@ async def _run(trainer: Trainer, store: RunStore, *, resume: bool) -> None:
     status = "failed"
     try:
         store.set_status("running")
-        for tracker in trainer.plan.trackers:
-            tracker.start(store.id, config)
+        trainer.trackers.start(store.id, config)
         events().rllm_run_started(run_id=store.id, path=store.path, config=config)
         await trainer.run(resume=resume)
         status = "finished"
@@ -121,7 +133,11 @@ async def _run(trainer: Trainer, store: RunStore, *, resume: bool) -> None:
         raise Interrupted(store.id) from None
     except asyncio.CancelledError:
         status = "interrupted"
-        raise
+        if not trainer.interrupt.insisted:
+            raise
+        if (task := asyncio.current_task()) is not None:
+            task.uncancel()
+        raise Interrupted(store.id) from None
     except RllmError as error:
         _tell(store, error)
         raise
@@ -136,10 +152,11 @@ def _tell(store: RunStore, error: RllmError) -> None:
 
 
 def _close(trainer: Trainer, store: RunStore, status: str) -> None:
-    for tracker in trainer.plan.trackers:
-        tracker.finish(failed=status != "finished")
-    events().rllm_run_finished(run_id=store.id, status=status)
-    store.set_status(status)
+    trainer.trackers.finish(failed=status != "finished")
+    try:
+        store.set_status(status)
+    finally:
+        events().rllm_run_finished(run_id=store.id, status=status)
 
 
 def _resolve_config(
@@ -148,7 +165,11 @@ def _resolve_config(
     if isinstance(config, TrainConfig):
         if backend is not None and backend != config.backend.name:
             raise ConfigError(f"backend={backend!r} contradicts config.backend.name={config.backend.name!r}")
-        return config
+        if not isinstance(agent_flow, str):
+            return config
+        if config.agent.name not in (None, agent_flow):
+            raise ConfigError(f"agent_flow={agent_flow!r} contradicts config.agent.name={config.agent.name!r}")
+        return config.model_copy(update={"agent": config.agent.model_copy(update={"name": agent_flow})})
     flags: dict[str, Any] = dict(config) if isinstance(config, Mapping) else {}
     if backend is not None:
         flags["backend.name"] = backend

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rllm.algorithms.filters import apply_filters
-from rllm.algorithms.groups import group_episodes
+from rllm.algorithms.groups import group_with_counts
 from rllm.interfaces.backend import Row
 from rllm.trainer.plan import Plan
 from rllm.trainer.rows import call_index, trajectory_rows
@@ -45,13 +45,17 @@ class Batch:
 
 def make_batch(episodes: Sequence[Episode], plan: Plan, *, step: int) -> Batch:
     """Group by (task, role), filter, estimate advantages, build rows."""
-    groups = group_episodes(episodes)
+    groups, left_out = group_with_counts(episodes)
     kept, filtered = apply_filters(groups, plan.filters)
     metrics = _rollout_metrics(episodes)
     metrics["groups/total"] = float(len(groups))
     metrics["groups/kept"] = float(len(kept))
     for reason, count in filtered.items():
         metrics[f"groups/filtered_{reason}"] = float(count)
+    statuses = {status.value for status in EpisodeStatus}
+    unusable = {reason: count for reason, count in sorted(left_out.items()) if reason not in statuses}
+    for reason, count in unusable.items():
+        metrics[f"groups/left_out_{reason}"] = float(count)
     rows: list[Row] = []
     if kept:
         rewards_G = [np.array([member.reward for member in group.members], np.float64) for group in kept]
@@ -68,7 +72,7 @@ def make_batch(episodes: Sequence[Episode], plan: Plan, *, step: int) -> Batch:
                 )
     metrics["batch/rows"] = float(len(rows))
     metrics["batch/tokens"] = float(sum(row.ids.size for row in rows))
-    reason = "" if rows else _why_idle(metrics, filtered)
+    reason = "" if rows else _why_idle(metrics, filtered, unusable)
     return Batch(rows=rows, metrics=metrics, idle_reason=reason)
 
 
@@ -109,10 +113,12 @@ def _advantage_metrics(
     }
 
 
-def _why_idle(metrics: dict[str, float], filtered: dict[str, int]) -> str:
+def _why_idle(metrics: dict[str, float], filtered: dict[str, int], unusable: dict[str, int]) -> str:
     if not metrics["rollout/graded"]:
         return f"none of {metrics['rollout/episodes']:.0f} rollouts was graded"
     if filtered:
         reasons = ", ".join(f"{count} {reason}" for reason, count in filtered.items())
         return f"all {metrics['groups/total']:.0f} groups were left out ({reasons})"
+    if not metrics["groups/total"]:
+        return f"no trajectory can be used ({', '.join(f'{count} {reason}' for reason, count in unusable.items())})"
     return "no captured call could be trained on (see gateway/calls_inexact)"

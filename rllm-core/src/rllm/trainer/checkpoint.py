@@ -12,7 +12,7 @@ import shutil
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from rllm.errors import StoreError
+from rllm.errors import StoreError, boundary
 from rllm.interfaces.backend import Backend
 from rllm.trainer.data import Cursor
 
@@ -56,46 +56,50 @@ class Checkpoints:
         return sorted(found)
 
     async def save(self, backend: Backend, state: CheckpointState) -> Path:
-        """Write a checkpoint, then remove those beyond the newest `keep`. Raises StoreError when the disk is full;
-        earlier checkpoints are then untouched."""
+        """Write a checkpoint, then remove those beyond the newest `keep`. Raises StoreError when it cannot, as on a
+        full disk; earlier checkpoints are then untouched."""
         final = self.path(state.step)
         temporary = self.folder / f".{final.name}.{os.getpid()}"
         try:
-            shutil.rmtree(temporary, ignore_errors=True)
-            temporary.mkdir(parents=True)
-            await backend.save(temporary / "backend")
-            text = json.dumps({"schema": _SCHEMA, **asdict(state)}, indent=1)
-            (temporary / _STATE).write_text(text + "\n")
-            _flush(temporary)
-            if final.exists():
-                shutil.rmtree(final)
-            temporary.rename(final)
-            _flush_folder(self.folder)
-            self._point_at(final)
-        except OSError as error:
-            raise StoreError(f"cannot write the checkpoint {str(final)!r}: {error.strerror or error}") from error
+            with boundary(StoreError, f"cannot write the checkpoint {str(final)!r}"):
+                shutil.rmtree(temporary, ignore_errors=True)
+                temporary.mkdir(parents=True)
+                await backend.save(temporary / "backend")
+                text = json.dumps({"schema": _SCHEMA, **asdict(state)}, indent=1)
+                (temporary / _STATE).write_text(text + "\n")
+                _flush(temporary)
+                self._remove(final)
+                temporary.rename(final)
+                _flush_folder(self.folder)
+                self._point_at(final)
         finally:
             shutil.rmtree(temporary, ignore_errors=True)
         for step in self.steps()[: -self._keep]:
-            shutil.rmtree(self.path(step))
+            self._remove(self.path(step))
         return final
 
     async def load(self, backend: Backend, step: int) -> CheckpointState:
-        """Restore the checkpoint of `step`."""
+        """Restore the checkpoint of `step`. Raises StoreError when it is damaged."""
         path = self.path(step)
-        try:
+        with boundary(StoreError, f"cannot read the checkpoint {str(path)!r}"):
             data = json.loads((path / _STATE).read_text())
-        except (OSError, ValueError) as error:
-            raise StoreError(f"cannot read the checkpoint {str(path)!r}: {error}") from error
-        if data.pop("schema", None) != _SCHEMA:
-            raise StoreError(f"the checkpoint {str(path)!r} was written by another version of rllm")
-        await backend.load(path / "backend")
-        return CheckpointState(**{**data, "cursor": Cursor(**data["cursor"])})
+            if not isinstance(data, dict) or data.pop("schema", None) != _SCHEMA:
+                raise StoreError(f"the checkpoint {str(path)!r} was written by another version of rllm")
+            state = CheckpointState(**{**data, "cursor": Cursor(**data["cursor"])})
+            await backend.load(path / "backend")
+        return state
 
     def sweep(self) -> None:
         """Remove what a killed run left half-written."""
-        for path in self.folder.glob(".step-*"):
-            shutil.rmtree(path, ignore_errors=True)
+        whole = {self.path(step) for step in self.steps()}
+        for path in [*self.folder.glob(".step-*"), *self.folder.glob("step-*")]:
+            if path not in whole:
+                shutil.rmtree(path, ignore_errors=True)
+
+    def _remove(self, path: Path) -> None:
+        """Remove a checkpoint that may not exist; killed on the way, what is left does not look like a whole one."""
+        (path / _STATE).unlink(missing_ok=True)
+        shutil.rmtree(path, ignore_errors=True)
 
     def _point_at(self, final: Path) -> None:
         """`model`, beside the folder, is the newest checkpoint's model directory."""

@@ -23,6 +23,8 @@ class Interrupt:
 
     def __init__(self) -> None:
         self._event = asyncio.Event()
+        self.insisted = False
+        """Whether a second signal has ended the run at once."""
 
     @property
     def requested(self) -> bool:
@@ -43,6 +45,7 @@ class Interrupt:
 
         def on_signal() -> None:
             if self.requested and task is not None:
+                self.insisted = True
                 task.cancel("interrupted twice")
             self.request()
 

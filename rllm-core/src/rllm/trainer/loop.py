@@ -13,12 +13,12 @@ from collections.abc import Mapping
 from contextlib import AsyncExitStack, aclosing
 
 from rllm.algorithms.schedules import learning_rate
+from rllm.engine.gate import InexactGate
 from rllm.engine.pool import run_rollouts
 from rllm.engine.rollout import Limits, RolloutRequest
-from rllm.engine.source import open_backend
-from rllm.engine.statistics import Summary, summarize
-from rllm.errors import BackendError, RllmError
-from rllm.gateway import Gateway, GatewayConfig
+from rllm.engine.source import open_backend, serve
+from rllm.engine.statistics import summarize
+from rllm.errors import BackendError, RllmError, boundary
 from rllm.ids import derive_seed
 from rllm.interfaces.backend import OptimizerSpec, StepResult
 from rllm.plugins import events
@@ -29,6 +29,7 @@ from rllm.trainer.data import Cursor, TaskStream
 from rllm.trainer.interrupt import Interrupt, Interrupted
 from rllm.trainer.observer import TrainObserver
 from rllm.trainer.plan import Plan
+from rllm.trainer.trackers import Trackers
 from rllm.types import Episode, Task
 
 __all__ = ["Trainer", "TrainingStalled"]
@@ -51,7 +52,10 @@ class Trainer:
         self.checkpoints = Checkpoints(store.path / "checkpoints", keep=self.config.trainer.keep_checkpoints)
         self.interrupt = Interrupt()
         self.state = CheckpointState(step=0, cursor=Cursor(), version=0, episodes=0)
+        self.trackers = Trackers(zip(self.config.trainer.trackers, plan.trackers, strict=True))
         self.saved_step = -1
+        self._validated_step = -1
+        self._gate = InexactGate(self.config.gateway.max_inexact)
         self._ahead = False
         """Whether the backend may hold updates that `state` does not count; such weights are never saved."""
 
@@ -62,19 +66,16 @@ class Trainer:
         async with AsyncExitStack() as stack:
             stack.enter_context(self.interrupt.installed())
             stack.push_async_callback(self.plan.program.close)
-            info, upstream = await stack.enter_async_context(
-                open_backend(self.plan.backend, model=config.model.name, seed=config.trainer.seed, trainable=True)
-            )
+            opening = open_backend(self.plan.backend, model=config.model.name, seed=config.trainer.seed, trainable=True)
+            info, upstream = await self.interrupt.guard(stack.enter_async_context(opening))
             self.plan.check_model(info)
-            self.gateway = await stack.enter_async_context(
-                Gateway(upstream, GatewayConfig(host=config.gateway.host, port=config.gateway.port))
-            )
+            self.gateway = await stack.enter_async_context(serve(upstream, config.gateway))
             if resume:
                 await self._restore()
             self.observer.opened(info, step=self.state.step, steps=config.trainer.steps)
             try:
                 await self._train()
-            except (RllmError, Interrupted, asyncio.CancelledError):
+            except BaseException:
                 await self._save_quietly()
                 raise
             await self._save()
@@ -82,20 +83,16 @@ class Trainer:
     async def _train(self) -> None:
         config = self.config
         stream = TaskStream(self.plan.train_tasks, seed=config.trainer.seed, cursor=self.state.cursor)
-        if self.state.step == 0 and config.validation.at_start:
-            await self._validate()
+        await self._validate_if_due()
         while self.state.step < config.trainer.steps:
             await self._step(stream)
+            await self._validate_if_due()
             step = self.state.step
             last = step == config.trainer.steps
-            if config.validation.every and step % config.validation.every == 0 and not last:
-                await self._validate()
             if config.trainer.checkpoint_every and step % config.trainer.checkpoint_every == 0 and not last:
                 await self._save()
             if self.interrupt.requested:
                 raise Interrupted
-        if config.validation.at_end:
-            await self._validate()
 
     async def _step(self, stream: TaskStream) -> None:
         """One learner step. Cancelled rollouts leave no trace; the update itself is never cut in two."""
@@ -131,8 +128,7 @@ class Trainer:
         metrics |= _timing(batch, started, rolled_out, finished, len(episodes))
         self.store.add_metrics(step, metrics)
         self.observer.stepped(step, metrics)
-        for tracker in self.plan.trackers:
-            tracker.log(step, metrics)
+        self.trackers.log(step, metrics)
         events().rllm_step_finished(run_id=self.store.id, step=step, metrics=metrics)
 
     def _train_requests(self, stream: TaskStream, step: int) -> list[RolloutRequest]:
@@ -141,7 +137,7 @@ class Trainer:
             RolloutRequest(
                 task=task,
                 attempt=epoch * size + member,
-                seed=derive_seed(config.trainer.seed, "train", step, task.id, member),
+                seed=derive_seed(config.trainer.seed, "train", step, task.id, epoch * size + member),
                 sampling=self.plan.train_sampling,
             )
             for epoch, task in stream.take(config.trainer.tasks_per_step)
@@ -166,6 +162,7 @@ class Trainer:
             async for episode in episodes:
                 done[episode.task_id, episode.attempt] = episode
                 self.observer.rollout(episode)
+                self._gate.check(episode)
                 events().rllm_rollout_finished(run_id=self.store.id, episode=episode)
         return [done[request.key] for request in requests]
 
@@ -174,15 +171,16 @@ class Trainer:
         backend = self.plan.backend
         results: list[StepResult] = []
         optimizer = self._optimizer(step)
-        for rows in batch.minibatches(self.config.optimizer.minibatches):
-            self._ahead = True
-            try:
-                results.append(await backend.step(rows, self.plan.loss, optimizer))
-            except BackendError:
-                self._ahead = bool(results)
-                raise
-        if results:
-            await backend.publish()
+        async with boundary(BackendError, f"backend {self.config.backend.name!r}"):
+            for rows in batch.minibatches(self.config.optimizer.minibatches):
+                self._ahead = True
+                try:
+                    results.append(await backend.step(rows, self.plan.loss, optimizer))
+                except BackendError:  # the weights are as before, by contract; after any other error, who knows
+                    self._ahead = bool(results)
+                    raise
+            if results:
+                await backend.publish()
         return results
 
     def _rate(self, step: int) -> float:
@@ -215,11 +213,23 @@ class Trainer:
         reason = batch.idle_reason + (f"; most recent failure: {example}" if errors and example else "")
         raise TrainingStalled(f"nothing to learn from in {limit} steps in a row: {reason}")
 
-    async def _validate(self) -> Summary | None:
+    async def _validate_if_due(self) -> None:
+        """Validate after the step that was finished last, if the configuration says so and it has not been done."""
+        step, validation = self.state.step, self.config.validation
+        if step == self._validated_step or not self.plan.val_tasks:
+            return
+        if step == 0:
+            due = validation.at_start
+        elif step == self.config.trainer.steps:
+            due = validation.at_end
+        else:
+            due = validation.every > 0 and step % validation.every == 0
+        if due:
+            await self._validate(step)
+            self._validated_step = step
+
+    async def _validate(self, step: int) -> None:
         """Measure on the held-out tasks; every rollout counts, failures as failures."""
-        if not self.plan.val_tasks:
-            return None
-        step = self.state.step
         requests = [
             self._validation_request(task, attempt)
             for task in self.plan.val_tasks
@@ -242,7 +252,6 @@ class Trainer:
         self.store.add_metrics(step, metrics, kind="validation")
         self.observer.validated(step, summary)
         events().rllm_evaluation_finished(run_id=self.store.id, summary=summary.as_dict())
-        return summary
 
     def _validation_request(self, task: Task, attempt: int) -> RolloutRequest:
         return RolloutRequest(
@@ -282,6 +291,8 @@ class Trainer:
                     f"the checkpoint says {self.state.version}"
                 )
         self.store.rewind(self.state.step)
+        self._validated_step = max((int(row["step"]) for row in self.store.metrics("validation")), default=-1)
+        self._gate.add(sum(row.get("gateway/calls_inexact", 0.0) for row in self.store.metrics("train")))
 
 
 def _learner_metrics(results: list[StepResult], rate: float) -> dict[str, float]:

@@ -21,14 +21,14 @@ from rllm.algorithms.losses import LOSSES
 from rllm.config.schema import TrainConfig
 from rllm.engine.functions import as_grader, as_harness
 from rllm.engine.rollout import Program
-from rllm.engine.source import construct
+from rllm.engine.source import construct, construct_agent
 from rllm.errors import ConfigError, DataError, GradingError, RllmError, boundary
 from rllm.interfaces.algorithm import Estimator
 from rllm.interfaces.backend import Backend, Capabilities, LossSpec, ModelInfo
 from rllm.interfaces.benchmark import Benchmark
 from rllm.interfaces.spec import AlgorithmSpec, BenchmarkSpec, HarnessSpec
 from rllm.interfaces.tracker import Tracker
-from rllm.tasks.rows import tasks_from
+from rllm.tasks.rows import check_ids, tasks_from
 from rllm.types import JsonDict, Task
 
 __all__ = ["Plan", "Requirement", "Sources", "faults_and_requirements", "make_plan"]
@@ -182,6 +182,11 @@ def _resolve(config: TrainConfig, sources: Sources) -> tuple[Plan, tuple[str, ..
                     f"which offers {each.offer}"
                 )
     _sense(config, spec, faults)
+    if config.validation.every and not val_tasks and not faults.found:
+        faults.add(
+            f"validation.every={config.validation.every} has nothing to validate on: give a val_dataset, or only a "
+            "benchmark, which brings held-out tasks"
+        )
     plan = Plan(
         config=config,
         program=program,
@@ -221,6 +226,7 @@ def _tasks(
         assert benchmark is not None
         with boundary(DataError, f"benchmark {section.name!r}"):
             tasks = list(benchmark.tasks(split, limit=limit, seed=seed))
+        check_ids(tasks, what=f"benchmark {section.name!r}")
         if not tasks:
             raise DataError(f"benchmark {section.name!r} has no tasks in its split {split!r}")
         return tasks
@@ -259,13 +265,15 @@ def _program(
     with faults.collected():
         if sources.agent_flow is not None:
             harness = as_harness(sources.agent_flow)
+            for key, value in config.agent.model_dump(exclude_defaults=True).items():
+                faults.add(f"agent.{key}={value!r} names an agent, and another was given as agent_flow; leave one out")
             name = getattr(harness, "name", None) or "agent"
         else:
             name = name or (spec.default_agent if spec is not None else "react")
             agent_spec = plugins.registry("harness").spec(name)
             if isinstance(agent_spec, HarnessSpec) and agent_spec.needs_sandbox:
                 faults.add(f"agent {name!r} needs a sandbox, and no sandbox provider is installed")
-            harness = as_harness(construct("harness", name, config.agent.options))
+            harness = construct_agent(name, config.agent.options)
     return Program(harness=harness, grader=grader, name=name or "agent")
 
 
