@@ -1,5 +1,6 @@
 """Every mistake is one clear line and an exit status, and loses nothing that was finished."""
 
+import json
 import socket
 import subprocess
 from pathlib import Path
@@ -51,8 +52,6 @@ def test_all_faults_of_a_configuration_are_reported_at_once(rllm: Any) -> None:
 
 def test_a_model_directory_without_a_chat_template_is_refused(rllm: Any, tmp_path: Path) -> None:
     out, _ = rllm.run("train", "countdown", "trainer.steps=1", "validation.at_start=false", "--json")
-    import json
-
     folder = Path(json.loads(out)["model"]).resolve()
     copy = tmp_path / "without template"
     subprocess.run(["cp", "-r", str(folder), str(copy)], check=True)
@@ -86,7 +85,8 @@ def test_a_run_folder_that_cannot_be_made_is_one_line(rllm: Any) -> None:
 def test_a_prompt_longer_than_the_context_is_a_recorded_status(rllm: Any, tmp_path: Path) -> None:
     row = '{"question": "' + "one two three " * 3000 + '", "answer": "#### 1"}\n'
     (tmp_path / "test.jsonl").write_text(row)
-    result = rllm.json("eval", "gsm8k", f"benchmark.options.path={tmp_path / 'test.jsonl'}", "--max-tokens", "8")
+    words = ["eval", "gsm8k", f"benchmark.options.path={tmp_path / 'test.jsonl'}", "--max-tokens", "8", "--json"]
+    result = json.loads(rllm.run(*words, status=1)[0])
     assert result["terminations"] == {"context_length": 1}
     assert result["statuses"] == {"agent_error": 1}
     assert result["accuracy"] is None
@@ -94,7 +94,7 @@ def test_a_prompt_longer_than_the_context_is_a_recorded_status(rllm: Any, tmp_pa
 
 def test_a_server_that_is_down_is_an_infrastructure_error_not_a_zero(rllm: Any) -> None:
     words = ["eval", "countdown", "--limit", "2", "--model", "m", "--base-url", "http://127.0.0.1:9", "max_retries=0"]
-    result = rllm.json(*words)
+    result = json.loads(rllm.run(*words, "--json", status=1)[0])
     assert result["statuses"] == {"infra_error": 2}
     assert result["accuracy"] is None
 

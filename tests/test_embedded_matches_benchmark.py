@@ -3,10 +3,9 @@
 The two packages do not import each other, so this is the only place that holds them together.
 """
 
+from rllm.types import Episode
 from rllm_backend_local.demonstrations import Problem, held_out, instruction, problems, reply, solutions
 from rllm_bench.countdown import Countdown
-
-from rllm.types import Episode
 
 
 def everything(split: str) -> list[Problem]:

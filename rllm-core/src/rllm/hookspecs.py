@@ -73,7 +73,7 @@ def rllm_run_started(run_id: str, path: Path, config: Mapping[str, Any]) -> None
 
 @hookspec
 def rllm_rollout_finished(run_id: str, episode: Episode) -> None:
-    """An attempt has ended, with whatever status, and is stored."""
+    """An attempt has ended, with whatever status."""
 
 
 @hookspec

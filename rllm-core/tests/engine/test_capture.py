@@ -1,5 +1,6 @@
 import pytest
 
+from rllm import arrays
 from rllm.engine.capture import attach
 from rllm.errors import AgentError
 from rllm.types import CapturedCall, Episode, Step, Task, Trajectory
@@ -93,3 +94,11 @@ def test_one_step_in_two_trajectories_is_trained_on_once() -> None:
     flow = [Trajectory(name="a", steps=[step]), Trajectory(name="b", steps=[step])]
     episode = attach(flow, [call("one", role="a")], task=TASK, agent="x")
     assert len(list(episode.calls())) == 1
+
+
+def test_advantages_that_do_not_fit_the_reply_are_the_agents_error() -> None:
+    captured = call("a")
+    captured.response_ids = arrays.ids([1, 2])
+    flow = Trajectory(steps=[Step(output="a", advantages=arrays.floats([0.5]))])
+    with pytest.raises(AgentError, match="1 advantages for 2 sampled tokens"):
+        attach(flow, [captured], task=TASK, agent="x")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import signal
 import sys
 from pathlib import Path
 from typing import Any
@@ -107,6 +108,7 @@ def _run(
         config = load_eval_config(file, words, flags, user_defaults=environment.eval_defaults()).config
     display = EvalDisplay(config.benchmark.name or "eval")
     evaluation = Evaluation(config, on_start=display.start, on_episode=display.episode)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         with display:
             result = asyncio.run(evaluation.run_async(runs=environment.runs, resume=folder))
@@ -121,3 +123,6 @@ def _run(
         print(json.dumps({"run": result.run_id, "path": str(result.path), **result.summary.as_dict()}))
     else:
         print_report(result.run_id, result.path, result.summary)
+    if not result.summary.graded:
+        click.echo("error: no episode was graded", err=True)
+        sys.exit(1)

@@ -64,14 +64,15 @@ def load_train_config(
     flags: Mapping[str, Any] | None = None,
     *,
     suggest: Suggest | None = None,
+    flags_from: Source = Source.COMMAND_LINE,
 ) -> Loaded[TrainConfig]:
     """The configuration of a training run.
 
     `overrides` are `key=value` words whose values are YAML; `flags` maps keys to values, where None means that the
-    flag was not given. `suggest` fills in, for the chosen backend and model, keys that nothing else sets. Raises
-    `ConfigError` with every fault.
+    flag was not given, and `flags_from` says where they come from. `suggest` fills in, for the chosen backend and
+    model, keys that nothing else sets. Raises `ConfigError` with every fault.
     """
-    layers = _given(TrainConfig, file, overrides, flags or {})
+    layers = _given(TrainConfig, file, overrides, flags or {}, flags_from)
     if suggest is not None:
         backend, model = (layers.get(section, "name") for section in ("backend", "model"))
         if isinstance(backend, str) and isinstance(model, str):
@@ -85,6 +86,7 @@ def load_eval_config(
     flags: Mapping[str, Any] | None = None,
     *,
     user_defaults: Mapping[str, Any] | None = None,
+    flags_from: Source = Source.COMMAND_LINE,
 ) -> Loaded[EvalConfig]:
     """The configuration of an evaluation.
 
@@ -92,7 +94,7 @@ def load_eval_config(
     as soon as anything about the model is given elsewhere, none of it applies, so that one server's name is never
     sent to another.
     """
-    layers = _given(EvalConfig, file, overrides, flags or {})
+    layers = _given(EvalConfig, file, overrides, flags or {}, flags_from)
     if user_defaults and not any(key.startswith("model.") for key in layers.sources):
         layers.add(user_defaults, Source.USER_DEFAULT)
     return layers.build()
@@ -116,12 +118,12 @@ def config_to_yaml(config: BaseModel) -> str:
 
 
 def _given(
-    schema: type[ConfigT], file: Path | None, overrides: Sequence[str], flags: Mapping[str, Any]
+    schema: type[ConfigT], file: Path | None, overrides: Sequence[str], flags: Mapping[str, Any], flags_from: Source
 ) -> _Layers[ConfigT]:
     layers = _Layers(schema)
     if file is not None:
         layers.add(_read_file(file), Source.FILE)
-    layers.add({key: value for key, value in flags.items() if value is not None}, Source.COMMAND_LINE)
+    layers.add({key: value for key, value in flags.items() if value is not None}, flags_from)
     for word in overrides:
         layers.add_word(word)
     return layers
@@ -181,18 +183,6 @@ class _Layers(Generic[ConfigT]):
             self.faults.append(f"{key}: got {text!r} (command line), which is not YAML: {error}")
             return
         self.add({key.strip(): value}, Source.COMMAND_LINE)
-
-    def add_suggestions(self, suggest: Suggest) -> None:
-        """Put what suits the chosen model where nothing is given."""
-        chosen = [self._chosen(section) for section in ("backend", "model")]
-        for key, value in suggest(*chosen).items():
-            if not any(k == key or k.startswith(f"{key}.") or key.startswith(f"{k}.") for k in self.sources):
-                self.add({key: value}, Source.MODEL)
-
-    def _chosen(self, section: str) -> str:
-        given = self.values.get(section)
-        name = given.get("name") if isinstance(given, dict) else None
-        return str(name if name is not None else getattr(self.schema(), section).name)
 
     def _put(self, path: KeyPath, value: Any, source: Source) -> None:
         node = self.values

@@ -212,7 +212,7 @@ class OptimizerConfig(Section):
     grad_clip: AtLeastZero = 1.0
     """Largest gradient norm; 0 means no clipping."""
     warmup_steps: NonNegative = 0
-    """Updates over which the learning rate rises linearly; the first of them already moves the weights."""
+    """Steps over which the learning rate rises linearly; the first of them already moves the weights."""
     schedule: Literal["constant", "linear", "cosine"] = "constant"
     """Shape of the learning rate after the warm-up."""
     min_lr_ratio: Fraction = 0.0

@@ -117,9 +117,14 @@ def _adopt(trajectory: Trajectory, unclaimed: dict[str, CapturedCall], *, only: 
 
 
 def _fill(step: Step) -> None:
-    """Fill in what the flow left out; never overwrite what it set."""
+    """Fill in what the flow left out; never overwrite what it set. Raises AgentError for advantages that do not fit."""
     if step.call is None:
         return
+    if step.advantages is not None and step.advantages.size != step.call.response_ids.size:
+        raise AgentError(
+            f"step {step.id!r} has {step.advantages.size} advantages for {step.call.response_ids.size} sampled tokens; "
+            "give one per token"
+        )
     reply = step.call.reply
     if step.output is None:
         step.output = reply.get("content") or ""

@@ -12,7 +12,7 @@ from typing import Any
 
 from rllm import plugins
 from rllm.config.environment import read_environment
-from rllm.config.loading import load_eval_config
+from rllm.config.loading import Source, load_eval_config
 from rllm.config.schema import EvalConfig
 from rllm.engine.functions import as_grader, as_harness
 from rllm.engine.gate import InexactGate
@@ -76,10 +76,11 @@ class Evaluation:
     def _select(self, dataset: Any, benchmark: Any) -> list[Task]:
         config = self.config
         if dataset is not None:
-            tasks = tasks_from(dataset, what="dataset")[: config.limit]
+            tasks = tasks_from(dataset, what="dataset")
         elif benchmark is not None:
             with boundary(DataError, f"benchmark {config.benchmark.name!r}"):
-                tasks = list(benchmark.tasks(config.benchmark.split, limit=config.limit, seed=config.seed))
+                limit = None if config.tasks else config.limit
+                tasks = list(benchmark.tasks(config.benchmark.split, limit=limit, seed=config.seed))
             check_ids(tasks, what=f"benchmark {config.benchmark.name!r}")
         else:
             raise ConfigError("nothing to evaluate: name a benchmark or give a dataset")
@@ -90,7 +91,7 @@ class Evaluation:
             tasks = [task for task in tasks if task.id in set(config.tasks)]
         if not tasks:
             raise DataError(f"{config.benchmark.name or 'dataset'} has no tasks in {config.benchmark.split!r}")
-        return tasks
+        return tasks[: config.limit]
 
     def _program(self, agent_flow: Any, evaluator: Any, benchmark: Any, spec: Any) -> Program:
         config = self.config
@@ -278,7 +279,9 @@ def evaluate(
         named = (("benchmark.name", benchmark), ("model.name", model), ("model.base_url", base_url))
         flags |= {key: value for key, value in named if value is not None}
         file = Path(config) if isinstance(config, str | Path) else None
-        resolved = load_eval_config(file, (), flags, user_defaults=read_environment().eval_defaults()).config
+        resolved = load_eval_config(
+            file, (), flags, user_defaults=read_environment().eval_defaults(), flags_from=Source.PYTHON
+        ).config
     evaluation = Evaluation(resolved, agent_flow=agent_flow, evaluator=evaluator, dataset=dataset)
     try:
         asyncio.get_running_loop()

@@ -49,7 +49,7 @@ def _only_text(content: Any, at: int) -> None:
     if isinstance(content, list):
         for block in content:
             kind = block.get("type") if isinstance(block, dict) else "text"
-            if kind not in _TEXT_BLOCKS:
+            if not isinstance(kind, str) or kind not in _TEXT_BLOCKS:
                 raise RequestError(
                     f"messages[{at}] has a content block of type {kind!r}; this model reads text only",
                     code="unsupported_content",

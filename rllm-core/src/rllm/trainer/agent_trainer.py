@@ -11,7 +11,7 @@ from typing import Any
 
 from rllm import plugins
 from rllm.config.environment import read_environment
-from rllm.config.loading import load_train_config
+from rllm.config.loading import Source, load_train_config
 from rllm.config.schema import TrainConfig
 from rllm.errors import ConfigError, DataError, RllmError, StoreError
 from rllm.plugins import events
@@ -176,4 +176,4 @@ def _resolve_config(
     if isinstance(agent_flow, str):
         flags["agent.name"] = agent_flow
     file = Path(config) if isinstance(config, str | Path) else None
-    return load_train_config(file, (), flags, suggest=model_defaults).config
+    return load_train_config(file, (), flags, suggest=model_defaults, flags_from=Source.PYTHON).config

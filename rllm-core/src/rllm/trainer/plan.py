@@ -335,10 +335,10 @@ def _sense(config: TrainConfig, spec: AlgorithmSpec | None, faults: _Faults) -> 
             "(top_p=1, top_k=0), because the learner's log-probabilities are of the full distribution"
         )
     loss = algorithm.loss or (spec.loss if spec is not None else "")
-    if config.optimizer.minibatches > 1 and loss == "policy_gradient":
+    if config.optimizer.minibatches > 1 and loss in LOSSES and LOSSES[loss].on_policy_only:
         faults.add(
             f"optimizer.minibatches={config.optimizer.minibatches} makes all but the first update off-policy, which "
-            "the loss 'policy_gradient' ignores; use algorithm.loss=ppo_clip or importance_sampling"
+            f"the loss {loss!r} ignores; use algorithm.loss=ppo_clip or importance_sampling"
         )
     if algorithm.filter.min_group > rollout.group_size:
         faults.add(
