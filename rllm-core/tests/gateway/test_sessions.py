@@ -362,4 +362,4 @@ async def test_a_thousand_sessions_at_once_leave_nothing_behind(serve) -> None:
         rig.sampler.samples.clear()
         gc.collect()
         assert not rig.gateway._sessions
-        assert not [each for each in gc.get_objects() if isinstance(each, CapturedCall)]
+        assert not [each for each in gc.get_objects() if type(each) is CapturedCall]
