@@ -11,6 +11,7 @@ from types import TracebackType
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
+from rich.table import Column
 
 from rllm.engine.statistics import Summary
 from rllm.interfaces.backend import ModelInfo
@@ -32,7 +33,7 @@ class _Tally:
 
     def __init__(self) -> None:
         self.started = time.monotonic()
-        self.shown = 0.0
+        self.shown = self.started
         self.done = 0
         self.graded = 0
         self.correct = 0
@@ -66,10 +67,11 @@ class _Display:
         self.live = self.console.is_terminal
         self.progress = Progress(
             TextColumn("{task.description}"),
-            BarColumn(bar_width=18),
-            MofNCompleteColumn(),
-            TextColumn("{task.fields[info]}", style="dim"),
-            TimeElapsedColumn(),
+            BarColumn(bar_width=10),
+            MofNCompleteColumn(table_column=Column(no_wrap=True, min_width=7)),
+            TextColumn("{task.fields[info]}", style="dim", table_column=Column(ratio=1, no_wrap=True)),
+            TimeElapsedColumn(table_column=Column(no_wrap=True, min_width=7)),
+            expand=True,
             console=self.console,
             transient=True,
             refresh_per_second=8,
@@ -174,11 +176,9 @@ class TrainDisplay(_Display):
         reward = metrics.get("reward/mean")
         text = (
             f"reward {'–' if reward is None else f'{reward:.3f}'} · "
-            f"groups {metrics['groups/kept']:.0f}/{metrics['groups/total']:.0f} · "
-            f"{metrics['throughput/episodes_per_s']:.0f} rollouts/s"
+            f"{metrics['throughput/episodes_per_s']:.0f}/s · "
+            f"groups {metrics['groups/kept']:.0f}/{metrics['groups/total']:.0f}"
         )
-        if "learner/loss" in metrics:
-            text += f" · grad {metrics['learner/grad_norm']:.2f}"
         if failed := metrics["rollout/episodes"] - metrics["rollout/graded"]:
             text += f" · {failed:.0f} failed"
         if self._train is not None:
