@@ -46,13 +46,12 @@ class Finding:
 @click.option(
     "--runs",
     type=click.Path(path_type=Path, file_okay=False),
-    default=Path("runs"),
     show_default=True,
-    help="Folder of runs to look at.",
+    help="Folder of runs to look at; default: where runs are kept.",
 )
-def command(*, as_json: bool, deep: bool, runs: Path) -> None:
+def command(*, as_json: bool, deep: bool, runs: Path | None) -> None:
     """Check this installation and say what is broken; the exit status is 1 when something is."""
-    findings = [*_python(), *_plugins(), *_optional(), *_run_folder(runs), *_device(deep=deep)]
+    findings = [*_python(), *_plugins(), *_optional(), *_run_folder(runs or _kept()), *_device(deep=deep)]
     broken = any(finding.broken for finding in findings)
     if as_json:
         json.dump({"ok": not broken, "findings": [asdict(each) for each in findings]}, sys.stdout, indent=2)
@@ -103,6 +102,12 @@ def _optional() -> Iterator[Finding]:
         for spec in plugins.registry(kind).specs():
             for lacking in missing(spec.requires):
                 yield Finding(f"{kind} {spec.name}", f"needs {lacking.module}, not installed; {lacking.install}")
+
+
+def _kept() -> Path:
+    from rllm.config.environment import runs_folder
+
+    return runs_folder()
 
 
 def _run_folder(runs: Path) -> Iterator[Finding]:

@@ -14,7 +14,7 @@ __all__ = ["print_report", "report_lines"]
 def print_report(run_id: str, path: Path, summary: Summary) -> None:
     """Print the summary to stdout."""
     for label, value in report_lines(summary):
-        click.echo(f"{label:<14}{value}")
+        click.echo(f"{label:<13} {value}")
     click.echo(f"{'run':<14}{run_id}")
     click.echo(f"{'folder':<14}{path}")
 

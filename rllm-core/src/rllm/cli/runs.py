@@ -97,7 +97,7 @@ def _print(store: RunStore, data: dict[str, object]) -> None:
 
     if "summary" in data:
         for label, value in report_lines(summarize(store.episodes(split="eval"))):
-            click.echo(f"{label:<14}{value}")
+            click.echo(f"{label:<13} {value}")
         return
     config = store.manifest["config"]
     click.echo(f"model     {config['model']['name']} on {config['backend']['name']}")
