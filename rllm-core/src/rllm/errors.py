@@ -120,19 +120,28 @@ class RequestError(GatewayError):
 
 
 class ContextOverflow(RequestError):
-    """Prompt and reply do not fit in the model's context."""
+    """Prompt and reply do not fit in the model's context.
 
-    def __init__(self, message: str) -> None:
+    The numbers let each protocol say so in the words by which its clients recognise it; None where unknown.
+    """
+
+    def __init__(self, message: str, *, prompt_tokens: int | None = None, limit_tokens: int | None = None) -> None:
         super().__init__(message, status=400, code="context_length_exceeded")
+        self.prompt_tokens = prompt_tokens
+        self.limit_tokens = limit_tokens
 
 
 class UpstreamError(GatewayError):
     """The model server answered with an error, or not at all."""
 
-    def __init__(self, message: str, *, status: int = 502, body: str = "", retry_after: str | None = None) -> None:
+    def __init__(
+        self, message: str, *, status: int = 502, body: str = "", protocol: str = "", retry_after: str | None = None
+    ) -> None:
         super().__init__(message)
         self.status = status
         self.body = body
+        self.protocol = protocol
+        """What the body is written in (`WireProtocol`); an agent that speaks it is given the body as it came."""
         self.retry_after = retry_after
 
 

@@ -25,6 +25,7 @@ from rllm.ids import new_id
 
 __all__ = [
     "AgentConfig",
+    "CallError",
     "CapturedCall",
     "Episode",
     "EpisodeStatus",
@@ -40,6 +41,7 @@ __all__ = [
     "Termination",
     "Trajectory",
     "Usage",
+    "WireProtocol",
 ]
 
 JsonDict = dict[str, Any]
@@ -123,6 +125,21 @@ class Exactness(StrEnum):
     """The prompt's tokens cannot be known or trusted. Never trained on."""
 
 
+class WireProtocol(StrEnum):
+    """What an agent or a model provider speaks."""
+
+    CHAT = "chat"
+    """OpenAI's chat/completions."""
+    COMPLETIONS = "completions"
+    """OpenAI's completions: text or token ids to be continued."""
+    RESPONSES = "responses"
+    """OpenAI's Responses."""
+    MESSAGES = "messages"
+    """Anthropic's Messages."""
+    GEMINI = "gemini"
+    """Google's generateContent."""
+
+
 class Signal(Data):
     """One named number about an episode, such as `format` or `length`."""
 
@@ -165,7 +182,13 @@ class Usage(Data):
     """Tokens of one call as the model counts them."""
 
     prompt_tokens: int = 0
+    """All of the prompt, whether cached or not."""
     completion_tokens: int = 0
+    """All of the reply, its reasoning included."""
+    cached_tokens: int = 0
+    """Those of the prompt that the provider read from its cache."""
+    reasoning_tokens: int = 0
+    """Those of the reply that are reasoning, where the provider counts them."""
 
 
 class CapturedCall(Data):
@@ -213,6 +236,20 @@ class CapturedCall(Data):
             and self.weight_versions.size == size
             and bool(np.isfinite(self.logprobs).all())
         )
+
+
+class CallError(Data):
+    """A model request that got no reply. Never a call, never training data."""
+
+    role: str
+    status: int
+    """HTTP status that the agent saw; 499 when it had gone."""
+    code: str
+    message: str
+    at: float
+    """Unix seconds."""
+    is_upstream: bool
+    """The model server's fault rather than the request's."""
 
 
 class Step(Data):

@@ -11,8 +11,8 @@ from gateway_toy import Toy, tokenizer_dir
 
 from rllm.errors import ModelError
 from rllm.gateway import Renderer, load_renderer
-from rllm.gateway.family import FamilyRenderer
-from rllm.gateway.renderer import Turn
+from rllm.gateway.rendering.family import FamilyRenderer
+from rllm.gateway.rendering.renderer import Turn
 
 SPECIAL = ["<|im_start|>", "<|im_end|>", "<|endoftext|>"]
 ADDED = ["<tool_call>", "</tool_call>", "<tool_response>", "</tool_response>", "<think>", "</think>"]

@@ -19,7 +19,7 @@ from gateway_toy import until
 
 from rllm.errors import GatewayError
 from rllm.gateway import Gateway, MessageUpstream, SessionSpec
-from rllm.gateway.provider import endpoint
+from rllm.gateway.providers.http import endpoint
 from rllm.types import Exactness, FinishReason, Termination
 
 USER = [{"role": "user", "content": "hi"}]

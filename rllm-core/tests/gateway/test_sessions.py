@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from rllm.errors import BackendError, GatewayError
 from rllm.gateway import Gateway, GatewayConfig, SessionSpec, TokenUpstream
 from rllm.gateway.routes import segment, split
-from rllm.types import CapturedCall, FinishReason, Termination
+from rllm.types import CallError, CapturedCall, FinishReason, Termination
 
 USER = [{"role": "user", "content": "hi"}]
 ODD_IDS = [
@@ -282,7 +282,7 @@ async def test_a_long_body_is_refused(serve) -> None:
 
 
 async def test_a_recorder_is_told_of_every_call_and_error(serve, connect, model_dir) -> None:
-    from rllm.gateway import CallError, load_renderer
+    from rllm.gateway import load_renderer
 
     class Remembers:
         def __init__(self) -> None:
@@ -294,6 +294,9 @@ async def test_a_recorder_is_told_of_every_call_and_error(serve, connect, model_
 
         def record_error(self, session_id: str, error: CallError) -> None:
             self.errors.append((session_id, error))
+
+        async def settled(self) -> None:
+            assert self.calls
 
     sampler, recorder = ScriptedSampler(lambda prompt, params: [1]), Remembers()
     upstream = TokenUpstream(sampler, load_renderer(model_dir, "toy"), "toy")

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rllm.gateway.replytext import TextStream, read_reply
+from rllm.gateway.rendering.replytext import TextStream, read_reply
 
 
 def stream_of(toy: Any, text: str, cuts: list[int], **options: Any) -> tuple[str, str]:

@@ -13,10 +13,10 @@ from gateway_toy import CHATML, tokenizer_dir
 from rllm.errors import ModelError, RequestError
 from rllm.gateway import load_renderer
 from rllm.gateway.canonical import History, start
-from rllm.gateway.jinja import ChatTemplate
-from rllm.gateway.normal import for_template
-from rllm.gateway.renderer import Turn
-from rllm.gateway.toolcalls import parse_tool_calls
+from rllm.gateway.rendering.jinja import ChatTemplate
+from rllm.gateway.rendering.normal import for_template
+from rllm.gateway.rendering.renderer import Turn
+from rllm.gateway.rendering.toolcalls import parse_tool_calls
 
 TOOLS = [{"type": "function", "function": {"name": "f", "description": "é <b>", "parameters": {"type": "object"}}}]
 CALL = {"id": "call00001", "type": "function", "function": {"name": "f", "arguments": '{"city": "SF"}'}}

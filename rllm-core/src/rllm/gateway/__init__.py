@@ -7,15 +7,14 @@ async with Gateway(TokenUpstream(sampler, renderer, "model")) as gateway:
 """
 
 from rllm.gateway.config import GatewayConfig, SessionSpec
-from rllm.gateway.message_upstream import MessageUpstream
-from rllm.gateway.recorder import CallError, Recorder
-from rllm.gateway.renderer import Renderer, load_renderer
+from rllm.gateway.providers.upstream import MessageUpstream
+from rllm.gateway.recorder import Recorder
+from rllm.gateway.rendering.renderer import Renderer, load_renderer
 from rllm.gateway.server import Gateway
 from rllm.gateway.session import Session, Trace
 from rllm.gateway.token_upstream import TokenUpstream
 
 __all__ = [
-    "CallError",
     "Gateway",
     "GatewayConfig",
     "MessageUpstream",

@@ -10,11 +10,11 @@ from collections import deque
 from aiohttp import web
 
 from rllm.errors import RequestError, RllmError, UpstreamError
-from rllm.gateway.recorder import CallError
 from rllm.gateway.session import Session
 from rllm.gateway.wire import Adapter, Delta, Emit, Reply, Request, Upstream
+from rllm.types import CallError
 
-__all__ = ["answer"]
+__all__ = ["answer", "count"]
 
 logger = logging.getLogger(__name__)
 
@@ -38,6 +38,7 @@ async def answer(
         if request.stream:
             return await _Stream(http, session, request, adapter).run(upstream)
         reply = await _ask(session, request, upstream, None)
+        await session.settled()
         _note_delivery(http, session, reply)
         return web.Response(body=adapter.body(request, reply), content_type="application/json")
     except RllmError as error:
@@ -46,6 +47,16 @@ async def answer(
         return _failed(session, request, adapter, _cancelled(session, request))
     finally:
         session.tasks.discard(task)
+
+
+async def count(session: Session, request: Request, adapter: Adapter, upstream: Upstream) -> web.Response:
+    """Answer a request for the length of a prompt. It is no call: it is neither recorded nor on a budget."""
+    try:
+        body = adapter.count(await upstream.count(session, request))
+        return web.Response(body=body, content_type="application/json")
+    except RllmError as error:
+        status, body = adapter.error(error)
+        return web.Response(status=status, body=body, content_type="application/json")
 
 
 async def _ask(session: Session, request: Request, upstream: Upstream, emit: Emit | None) -> Reply:
@@ -129,6 +140,7 @@ class _Stream:
         try:
             await self._relay(asking)
             reply = asking.result()
+            await self._session.settled()
             await self._finish(reply)
         except RllmError as error:
             if self._response is None:

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rllm.gateway.canonical import History, start
-from rllm.gateway.renderer import Renderer, Turn
+from rllm.gateway.rendering.renderer import Renderer, Turn
 from rllm.types import CapturedCall, Exactness, JsonDict, Message
 
 __all__ = ["MessageGraph", "Node", "Prompt"]

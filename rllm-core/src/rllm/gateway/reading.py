@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Mapping
 
 from aiohttp import ClientPayloadError, web
 
@@ -15,14 +14,16 @@ from rllm.types import JsonDict
 __all__ = ["bearer", "read_json_body"]
 
 
-def bearer(headers: Mapping[str, str]) -> bytes:
-    """The client's token, in whichever header its protocol puts it; empty without one."""
+def bearer(http: web.BaseRequest) -> bytes:
+    """The client's token, in whichever header (or, for Gemini, query) its protocol puts it; empty without one."""
+    headers = http.headers
     value = headers.get("Authorization")
     if value is not None:
         scheme, _, token = value.partition(" ")
         value = token.strip() if scheme.lower() == "bearer" else ""
-    else:
-        value = headers.get("x-api-key") or headers.get("x-goog-api-key") or ""
+    value = value or headers.get("x-api-key") or headers.get("x-goog-api-key") or ""
+    if not value and "key=" in http.query_string:
+        value = http.query.get("key", "")
     return value.encode("utf-8", "surrogateescape")
 
 

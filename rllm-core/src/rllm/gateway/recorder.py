@@ -2,34 +2,22 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Protocol
 
-from rllm.types import CapturedCall
+from rllm.types import CallError, CapturedCall
 
-__all__ = ["CallError", "Recorder"]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CallError:
-    """A request that got no reply. Never a call, never training data."""
-
-    role: str
-    status: int
-    """HTTP status that the agent saw; 499 when it had gone."""
-    code: str
-    message: str
-    at: float
-    """Unix seconds."""
-    is_upstream: bool
-    """The model server's fault rather than the request's."""
+__all__ = ["Recorder"]
 
 
 class Recorder(Protocol):
-    """Told of everything a session sees, in the event loop, before the agent gets its answer."""
+    """Told of everything a session sees, in the event loop, before the agent gets the end of its answer."""
 
     def record(self, session_id: str, call: CapturedCall) -> None:
         """One complete call. Must return at once; a slow store queues."""
         ...
 
     def record_error(self, session_id: str, error: CallError) -> None: ...
+
+    async def settled(self) -> None:
+        """Returns once everything told so far survives the death of this process. Raises `StoreError`."""
+        ...

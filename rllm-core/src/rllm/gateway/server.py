@@ -13,7 +13,6 @@ import asyncio
 import errno
 import hmac
 import ipaddress
-import json
 import logging
 import time
 from types import TracebackType
@@ -22,21 +21,18 @@ from typing import Self
 from aiohttp import web
 
 from rllm.errors import GatewayError, RequestError
-from rllm.gateway.chat import ChatAdapter, openai_error
 from rllm.gateway.config import GatewayConfig, SessionSpec
-from rllm.gateway.exchange import answer
+from rllm.gateway.exchange import answer, count
+from rllm.gateway.protocols.endpoints import Endpoint, Operation, adapter_of_headers, find
 from rllm.gateway.reading import bearer, read_json_body
 from rllm.gateway.recorder import Recorder
 from rllm.gateway.routes import segment, split
 from rllm.gateway.session import Session, digest
-from rllm.gateway.wire import Adapter, Upstream
+from rllm.gateway.wire import Adapter, Incoming, Upstream
 
 __all__ = ["Gateway"]
 
 logger = logging.getLogger(__name__)
-
-_ADAPTERS: dict[str, Adapter] = {"v1/chat/completions": ChatAdapter()}
-"""Path after the session (or role) to protocol."""
 
 
 class Gateway:
@@ -116,36 +112,54 @@ class Gateway:
     async def _handle(self, http: web.BaseRequest) -> web.StreamResponse:
         route = split(http.raw_path)
         session = None if route is None else self._sessions.get(route.session)
+        endpoint = None if route is None else find(route.tail)
+        adapter = adapter_of_headers(http.headers) if endpoint is None else endpoint.adapter
         if route is None or session is None:
-            return _refusal(RequestError(f"nothing is served at {http.path!r}", status=404, code="not_found"))
-        if not hmac.compare_digest(digest(bearer(http.headers)), session.key):
+            return _refusal(RequestError(f"nothing is served at {http.path!r}", status=404, code="not_found"), adapter)
+        if http.method == "HEAD":
+            return web.Response()  # a probe of whether anybody is there
+        if not hmac.compare_digest(digest(bearer(http)), session.key):
             error = RequestError("the session's token is missing or wrong", status=401, code="invalid_api_key")
-            return _refusal(error)
-        if http.method == "GET" and route.tail == "v1/models":
-            return web.Response(body=self._models(), content_type="application/json")
-        adapter = _ADAPTERS.get(route.tail)
-        if adapter is None:
-            message = f"{route.tail!r} is not served; expected one of {', '.join(_ADAPTERS)}, v1/models"
-            return _refusal(RequestError(message, status=404, code="not_found"))
+            return _refusal(error, adapter)
+        if http.headers.get("Upgrade", "").lower() == "websocket":
+            return _no_upgrade(adapter)
+        if endpoint is None:
+            return _refusal(RequestError(f"{route.tail!r} is not served", status=404, code="not_found"), adapter)
+        if endpoint.operation is Operation.MODELS:
+            return self._models(http, endpoint)
         if http.method != "POST":
-            return _refusal(RequestError(f"{http.method} is not served here, use POST", status=405))
+            return _refusal(RequestError(f"{http.method} is not served here, use POST", status=405), adapter)
         try:
             body = await read_json_body(http, self.config)
-            request = adapter.parse(body, http.headers, route.tail)
+            request = adapter.parse(Incoming(body, http.headers, endpoint.model, endpoint.action, http.query_string))
         except RequestError as error:
             session.record_failure(route.role, error, error.status)
             return _refusal(error, adapter)
         request.role = route.role
+        if endpoint.operation is Operation.COUNT:
+            return await count(session, request, adapter, self.upstream)
         return await answer(http, session, request, adapter, self.upstream)
 
-    def _models(self) -> bytes:
-        entry = {"id": self.upstream.model, "object": "model", "created": int(time.time()), "owned_by": "rllm"}
-        return json.dumps({"object": "list", "data": [entry]}).encode()
+    def _models(self, http: web.BaseRequest, endpoint: Endpoint) -> web.Response:
+        if http.method != "GET":
+            return _refusal(RequestError(f"{http.method} is not served here, use GET", status=405), endpoint.adapter)
+        adapter = endpoint.adapter if endpoint.model else adapter_of_headers(http.headers)
+        body = adapter.models([self.upstream.model], int(time.time()))
+        return web.Response(body=body, content_type="application/json")
 
 
-def _refusal(error: RequestError, adapter: Adapter | None = None) -> web.Response:
-    status, body = openai_error(error) if adapter is None else adapter.error(error)
+def _refusal(error: RequestError, adapter: Adapter) -> web.Response:
+    status, body = adapter.error(error)
     return web.Response(status=status, body=body, content_type="application/json")
+
+
+def _no_upgrade(adapter: Adapter) -> web.Response:
+    """To a client that would rather speak WebSocket: measured, Codex then goes on over HTTP at once."""
+    error = RequestError("WebSocket is not served here, use HTTP", status=426, code="upgrade_required")
+    response = _refusal(error, adapter)
+    response.headers["Upgrade"] = "HTTP/1.1"
+    response.headers["Connection"] = "Upgrade"
+    return response
 
 
 def _is_loopback(host: str) -> bool:

@@ -18,10 +18,10 @@ from rllm.errors import BackendError, ContextOverflow, RequestError, RllmError, 
 from rllm.gateway.attempts import Attempts
 from rllm.gateway.config import SessionSpec
 from rllm.gateway.graph import MessageGraph
-from rllm.gateway.recorder import CallError, Recorder
+from rllm.gateway.recorder import Recorder
 from rllm.gateway.sampling import check_enforced
 from rllm.ids import new_id
-from rllm.types import AgentConfig, CapturedCall, Exactness, JsonDict, Termination
+from rllm.types import AgentConfig, CallError, CapturedCall, Exactness, JsonDict, Termination
 
 if TYPE_CHECKING:
     from rllm.gateway.wire import Request
@@ -155,6 +155,11 @@ class Session:
         self.errors.append(error)
         if self.recorder is not None:
             self.recorder.record_error(self.id, error)
+
+    async def settled(self) -> None:
+        """Returns once the recorder has everything in a safe place. Raises `StoreError`."""
+        if self.recorder is not None:
+            await self.recorder.settled()
 
     def request_key(self, request: Request, conversation: bytes, sampling: JsonDict) -> bytes:
         """Identifies identical requests of this session."""

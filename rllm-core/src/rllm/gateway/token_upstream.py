@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from rllm.errors import BackendError, ModelError, RequestError, UpstreamError, boundary
 from rllm.gateway.graph import Node, Prompt
-from rllm.gateway.renderer import Renderer
+from rllm.gateway.rendering.renderer import Renderer
 from rllm.gateway.sampling import resolve
 from rllm.gateway.session import Session, digest
 from rllm.gateway.wire import Choice, Delta, Emit, Reply, Request
@@ -96,6 +96,12 @@ class TokenUpstream:
         reply.nodes = tuple(nodes)
         reply.key = key
         return reply
+
+    async def count(self, session: Session, request: Request) -> int:
+        with boundary(ModelError, "renderer"):
+            prompt = session.graph.plan(request.messages, request.tools, request.role, self.renderer, self._render)
+        assert prompt.ids is not None
+        return int(prompt.ids.size)
 
     def _render(self, messages: Sequence[Message], tools: list[JsonDict] | None, key: bytes) -> NDArray[np.int32]:
         """A whole conversation; one without replies is rendered once and its ids are shared by all that begin so."""

@@ -2,12 +2,25 @@
 
 An adapter turns bytes of one protocol into a `Request` and a `Reply` back into bytes; an upstream turns a `Request`
 into a `Reply`. Neither knows the other, so that every protocol works with every upstream.
+
+Between them a message has OpenAI's chat shape, with these keys:
+
+* `role`: `system`, `developer`, `user`, `assistant` or `tool`.
+* `content`: text, or a list of blocks `{"type": "text", "text": …}` and `{"type": "image_url", "image_url":
+  {"url": …}}` (a `data:` URL for inline bytes); absent or None where there is none.
+* assistant: `tool_calls`, each `{"id", "type": "function", "function": {"name", "arguments": JSON text}}`;
+  `reasoning_content`, the reasoning as plain text; `thinking_blocks`, the same as the provider signed it, each
+  `{"type": "thinking", "thinking": …, "signature": …}` or `{"type": "redacted_thinking", "data": …}`, which only a
+  provider of that protocol can use.
+* tool: `tool_call_id`; `is_error` where the agent says that the tool failed.
+
+A tool is `{"type": "function", "function": {"name", "description", "parameters": JSON schema}}`.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
@@ -16,29 +29,55 @@ from numpy.typing import NDArray
 
 from rllm import arrays
 from rllm.errors import RllmError
-from rllm.types import FinishReason, JsonDict, Message, Usage
+from rllm.types import FinishReason, JsonDict, Message, Usage, WireProtocol
 
 if TYPE_CHECKING:
     from rllm.gateway.graph import Node
     from rllm.gateway.sampling import ClientSampling
     from rllm.gateway.session import Session
 
-__all__ = ["Adapter", "Choice", "Delta", "Emit", "EventWriter", "Reply", "Request", "Upstream"]
+__all__ = ["Adapter", "Choice", "Delta", "Emit", "EventWriter", "Incoming", "Reply", "Request", "Upstream"]
+
+
+@dataclass(frozen=True, slots=True)
+class Incoming:
+    """A request's parts as they came."""
+
+    body: JsonDict
+    headers: Mapping[str, str]
+    """Any case."""
+    model: str = ""
+    """From the path, where the protocol names the model there."""
+    action: str = ""
+    """From the path, where the protocol names what is to be done there: `streamGenerateContent`."""
+    query: str = ""
+    """Without its question mark."""
 
 
 @dataclass(slots=True)
 class Request:
-    """One model call as an agent asked for it, in OpenAI's message shape."""
+    """One model call as an agent asked for it, in the shapes that the module's text lists."""
 
     messages: list[Message]
     sampling: ClientSampling
     reply_id: str
     """Id of the reply to come, as the protocol spells ids."""
+    protocol: WireProtocol = WireProtocol.CHAT
+    """What the agent speaks."""
     created: int = field(default_factory=lambda: int(time.time()))
     """Unix seconds."""
     tools: list[JsonDict] | None = None
     parse_tools: bool = True
     """False when the client forbade tool calls (`tool_choice: none`); the reply's text is then left as it is."""
+    tool_choice: str | JsonDict | None = None
+    """As chat/completions spells it: `auto`, `none`, `required` or `{"type": "function", "function": {"name": …}}`."""
+    parallel_tool_calls: bool | None = None
+    response_format: JsonDict | None = None
+    """As chat/completions spells it."""
+    reasoning_effort: str | None = None
+    """`none`, `minimal`, `low`, `medium`, `high` …; None where the client said nothing."""
+    prompt: str | tuple[int, ...] | None = None
+    """Text or ids to continue as they are, instead of messages (`completions`)."""
     n: int = 1
     stream: bool = False
     include_usage: bool = False
@@ -52,6 +91,8 @@ class Request:
     """The client says that it asked for this before."""
     raw: JsonDict = field(default_factory=dict)
     """The body as it came, for message upstreams of the same protocol."""
+    headers: Mapping[str, str] = field(default_factory=dict)
+    """Of the request, for the few that belong to the protocol (`anthropic-beta`). Never a key."""
 
 
 @dataclass(slots=True)
@@ -64,6 +105,8 @@ class Choice:
     logprobs: NDArray[np.float32] = field(default_factory=arrays.floats)
     tokens: Callable[[], list[str]] = list
     """Text of each id, made when the client asked for log-probabilities."""
+    stop: str | None = None
+    """The stop string that ended it, if one did and it is known."""
 
 
 @dataclass(slots=True)
@@ -82,7 +125,8 @@ class Reply:
     key: bytes = b""
     """Which request of the session it answers."""
     raw: JsonDict | None = None
-    """The provider's own body, passed through where the client speaks the same protocol."""
+    """The provider's own body with our id; set only where the client speaks the provider's protocol, and then sent as
+    it is."""
 
 
 @dataclass(slots=True)
@@ -96,7 +140,8 @@ class Delta:
     """Deltas in OpenAI's shape, each with its `index`."""
     ids: NDArray[np.int32] | None = None
     raw: JsonDict | None = None
-    """The provider's own chunk."""
+    """The provider's own chunk or event; set only where the client speaks the provider's protocol, and then sent as it
+    is, whatever the other fields say."""
 
 
 Emit = Callable[[Delta], None]
@@ -120,6 +165,13 @@ class Upstream(Protocol):
 
         `emit` gets the pieces of a streamed reply; what it got, in order, is the complete reply. Cancelling frees
         everything upstream. Raises `RequestError`, `UpstreamError` or `BackendError`, and records nothing then.
+        """
+        ...
+
+    async def count(self, session: Session, request: Request) -> int:
+        """Tokens of the prompt that `request` would be answered from. Samples and records nothing.
+
+        Raises `RequestError` where this upstream cannot tell.
         """
         ...
 
@@ -147,8 +199,11 @@ class EventWriter(Protocol):
 class Adapter(Protocol):
     """One wire protocol. Stateless: the state of a stream lives in its `EventWriter`."""
 
-    def parse(self, body: JsonDict, headers: Mapping[str, str], tail: str) -> Request:
-        """The request, from its JSON body; `tail` is the path after the session. Raises `RequestError`."""
+    @property
+    def protocol(self) -> WireProtocol: ...
+
+    def parse(self, incoming: Incoming) -> Request:
+        """The request. Raises `RequestError` for one that is malformed; fields that it does not know are ignored."""
         ...
 
     def body(self, request: Request, reply: Reply) -> bytes: ...
@@ -156,5 +211,13 @@ class Adapter(Protocol):
     def events(self, request: Request) -> EventWriter: ...
 
     def error(self, error: RllmError) -> tuple[int, bytes]:
-        """Status and body."""
+        """Status and body, as this protocol's clients understand them."""
+        ...
+
+    def count(self, tokens: int) -> bytes:
+        """The answer to a request for the number of a prompt's tokens; empty where the protocol has none."""
+        ...
+
+    def models(self, names: Sequence[str], created: int) -> bytes:
+        """The list of models; `created` in Unix seconds."""
         ...

@@ -14,11 +14,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rllm.errors import RequestError
-from rllm.gateway.jinja import ChatTemplate
-from rllm.gateway.normal import for_template
-from rllm.gateway.renderer import Extension, Turn
-from rllm.gateway.replytext import TextStream, read_reply
-from rllm.gateway.tokens import TextTokenizer
+from rllm.gateway.rendering.jinja import ChatTemplate
+from rllm.gateway.rendering.normal import for_template
+from rllm.gateway.rendering.renderer import Extension, Turn
+from rllm.gateway.rendering.replytext import TextStream, read_reply
+from rllm.gateway.rendering.tokens import TextTokenizer
 from rllm.types import JsonDict, Message
 
 __all__ = ["TemplateRenderer"]

@@ -8,26 +8,31 @@ in `Request.unsupported` and decided by the upstream.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rllm.errors import RequestError, RllmError, UpstreamError, one_line
-from rllm.gateway.chat_events import ChatEvents, choice_tail, usage_body
+from rllm.gateway.protocols.chat_events import ChatEvents, choice_tail, usage_body
 from rllm.gateway.sampling import ClientSampling
-from rllm.gateway.wire import Reply, Request
+from rllm.gateway.wire import Incoming, Reply, Request
 from rllm.ids import new_id
-from rllm.types import JsonDict, Message
+from rllm.types import JsonDict, Message, WireProtocol
 
 __all__ = ["ChatAdapter", "openai_error"]
 
 _ROLES = frozenset({"system", "developer", "user", "assistant", "tool", "function"})
 _MAX_CHOICES = 128
+_OPENAI = (WireProtocol.CHAT, WireProtocol.COMPLETIONS, WireProtocol.RESPONSES)
+"""Protocols that share one shape of errors."""
 
 
 class ChatAdapter:
     """`POST …/chat/completions`."""
 
-    def parse(self, body: JsonDict, headers: Mapping[str, str], tail: str) -> Request:
+    protocol = WireProtocol.CHAT
+
+    def parse(self, incoming: Incoming) -> Request:
+        body = incoming.body
         messages = _messages(body.get("messages"))
         n = body.get("n")
         if n is None:
@@ -41,14 +46,19 @@ class ChatAdapter:
             reply_id=new_id("chatcmpl"),
             tools=_tools(body.get("tools")),
             parse_tools=body.get("tool_choice") != "none",
+            tool_choice=_of_type(body.get("tool_choice"), str, dict),
+            parallel_tool_calls=_of_type(body.get("parallel_tool_calls"), bool),
+            response_format=_of_type(body.get("response_format"), dict),
+            reasoning_effort=_of_type(body.get("reasoning_effort"), str),
             n=n,
             stream=bool(body.get("stream")),
             include_usage=isinstance(options, dict) and bool(options.get("include_usage")),
             logprobs=bool(body.get("logprobs")),
             return_token_ids=bool(body.get("return_token_ids")),
             unsupported=_unsupported(body),
-            is_retry=headers.get("x-stainless-retry-count", "0") != "0",
+            is_retry=incoming.headers.get("x-stainless-retry-count", "0") != "0",
             raw=body,
+            headers=incoming.headers,
         )
 
     def body(self, request: Request, reply: Reply) -> bytes:
@@ -78,11 +88,18 @@ class ChatAdapter:
     def error(self, error: RllmError) -> tuple[int, bytes]:
         return openai_error(error)
 
+    def count(self, tokens: int) -> bytes:
+        return b""
+
+    def models(self, names: Sequence[str], created: int) -> bytes:
+        entries = [{"id": name, "object": "model", "created": created, "owned_by": "rllm"} for name in names]
+        return json.dumps({"object": "list", "data": entries}).encode()
+
 
 def openai_error(error: RllmError) -> tuple[int, bytes]:
     """Status and body; a provider's own JSON error passes through as it came."""
     if isinstance(error, UpstreamError):
-        if error.body and _is_json_object(error.body):
+        if error.body and error.protocol in _OPENAI and _is_json_object(error.body):
             return error.status, error.body.encode()
         kind, status, code = "upstream_error", error.status, "upstream_error"
     elif isinstance(error, RequestError):
@@ -144,6 +161,11 @@ def _unsupported(body: Mapping[str, Any]) -> tuple[str, ...]:
         found.append(f"response_format {form.get('type')!r}")
     found += [name for name in ("frequency_penalty", "presence_penalty", "logit_bias") if body.get(name)]
     return tuple(found)
+
+
+def _of_type(value: Any, *kinds: type) -> Any:
+    """The value where it has a meaning; a client's odd spelling of an option that is only passed on is left out."""
+    return value if isinstance(value, kinds) else None
 
 
 def _show(value: Any) -> str:

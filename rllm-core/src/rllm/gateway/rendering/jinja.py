@@ -15,7 +15,7 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment
 from jinja2.utils import Namespace
 
 from rllm.errors import ModelError, RequestError, one_line
-from rllm.gateway.tokens import TextTokenizer, read_json
+from rllm.gateway.rendering.tokens import TextTokenizer, read_json
 from rllm.types import JsonDict, Message
 
 __all__ = ["ChatTemplate"]

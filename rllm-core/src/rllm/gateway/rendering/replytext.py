@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from rllm.gateway.toolcalls import OPEN, parse_tool_calls
+from rllm.gateway.rendering.toolcalls import OPEN, parse_tool_calls
 from rllm.types import JsonDict, Message
 
 __all__ = ["TextStream", "cut_at_stop", "read_reply"]

@@ -19,6 +19,7 @@ import aiohttp
 from yarl import URL
 
 from rllm.errors import ContextOverflow, GatewayError, RllmError, UpstreamError, one_line
+from rllm.types import WireProtocol
 
 __all__ = ["Provider", "endpoint"]
 
@@ -127,7 +128,8 @@ class Provider:
         message = f"the model provider answered {response.status}: {one_line(GatewayError(body))[:500]}"
         if status in (400, 413) and any(mark in body.lower() for mark in _OVERFLOW):
             return ContextOverflow(message)
-        return UpstreamError(message, status=status, body=body, retry_after=response.headers.get("Retry-After"))
+        retry_after = response.headers.get("Retry-After")
+        return UpstreamError(message, status=status, body=body, protocol=WireProtocol.CHAT, retry_after=retry_after)
 
     def _broken(self, error: BaseException, when: str) -> UpstreamError:
         detail = self._without_key(one_line(error))

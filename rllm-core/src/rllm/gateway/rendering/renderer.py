@@ -98,9 +98,9 @@ def load_renderer(tokenizer_dir: str | Path, model_name: str) -> Renderer:
         import tokenizers  # noqa: F401
     except ImportError as error:
         raise MissingDependency(f"rendering messages needs {error.name!r}: pip install 'rllm-core[tokens]'") from error
-    from rllm.gateway.family import family_renderer
-    from rllm.gateway.template import TemplateRenderer
-    from rllm.gateway.tokens import TextTokenizer
+    from rllm.gateway.rendering.family import family_renderer
+    from rllm.gateway.rendering.template import TemplateRenderer
+    from rllm.gateway.rendering.tokens import TextTokenizer
 
     tokenizer = TextTokenizer.load(Path(tokenizer_dir), model_name)
     return family_renderer(tokenizer, model_name) or TemplateRenderer.load(tokenizer)

@@ -16,10 +16,10 @@ import numpy as np
 from aiohttp import ClientResponse
 
 from rllm import arrays
-from rllm.errors import UpstreamError
-from rllm.gateway.accumulate import Branch, Completion, from_body
+from rllm.errors import RequestError, UpstreamError
 from rllm.gateway.graph import Node, Prompt
-from rllm.gateway.provider import Provider
+from rllm.gateway.providers.chat_reader import Branch, Completion, from_body
+from rllm.gateway.providers.http import Provider
 from rllm.gateway.sampling import ALIASES, resolve
 from rllm.gateway.session import Session
 from rllm.gateway.sse import DONE, events
@@ -91,6 +91,9 @@ class MessageUpstream:
             reply.choices.append(Choice(call.reply, call.finish_reason, call.response_ids, call.logprobs, texts))
         reply.nodes = tuple(nodes)
         return reply
+
+    async def count(self, session: Session, request: Request) -> int:
+        raise RequestError(f"the provider of {self.model!r} does not count tokens", status=404, code="not_found_error")
 
     def _body(self, request: Request, sampling: JsonDict) -> JsonDict:
         """The client's body with the canonical parameters under one spelling each."""

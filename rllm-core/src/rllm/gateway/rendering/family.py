@@ -14,10 +14,10 @@ from numpy.typing import NDArray
 
 from rllm import arrays
 from rllm.errors import ModelError, RequestError, boundary, one_line
-from rllm.gateway.normal import for_template
-from rllm.gateway.renderer import Extension, Renderer, ReplyStream, Turn
-from rllm.gateway.replytext import cut_at_stop
-from rllm.gateway.tokens import TextTokenizer
+from rllm.gateway.rendering.normal import for_template
+from rllm.gateway.rendering.renderer import Extension, Renderer, ReplyStream, Turn
+from rllm.gateway.rendering.replytext import cut_at_stop
+from rllm.gateway.rendering.tokens import TextTokenizer
 from rllm.ids import new_id
 from rllm.types import JsonDict, Message
 

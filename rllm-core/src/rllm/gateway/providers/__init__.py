@@ -1,0 +1,1 @@
+"""Model providers that are sent messages and send messages back, in whichever protocol they speak."""

@@ -1,0 +1,1 @@
+"""Between messages and token ids: chat templates, model families, and reading what was sampled."""

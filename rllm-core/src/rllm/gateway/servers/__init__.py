@@ -1,0 +1,1 @@
+"""Model servers that take and give token ids over HTTP, as samplers."""
