@@ -77,6 +77,10 @@ class MessageGraph:
     def __len__(self) -> int:
         return sum(len(nodes) for nodes in self._nodes.values())
 
+    def node(self, call_id: str) -> Node | None:
+        """The node of a call."""
+        return next((node for nodes in self._nodes.values() for node in nodes if node.call.id == call_id), None)
+
     def plan(
         self, messages: list[Message], tools: list[JsonDict] | None, role: str, renderer: Renderer, render: Render
     ) -> Prompt:

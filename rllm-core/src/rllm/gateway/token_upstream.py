@@ -17,9 +17,10 @@ from numpy.typing import NDArray
 
 from rllm.errors import BackendError, ModelError, RequestError, UpstreamError, boundary
 from rllm.gateway.graph import Node, Prompt
-from rllm.gateway.rendering.renderer import Renderer
+from rllm.gateway.rendering.renderer import Renderer, ReplyStream
 from rllm.gateway.sampling import resolve
 from rllm.gateway.session import Session, digest
+from rllm.gateway.text_prompts import TextReply, plan_text, read_text
 from rllm.gateway.wire import Choice, Delta, Emit, Reply, Request
 from rllm.ids import derive_seed, new_id
 from rllm.interfaces.sampler import DeltaListener, Sample, Sampler, SamplingParams
@@ -57,8 +58,7 @@ class TokenUpstream:
                 code="unsupported_parameter",
             )
         started, clock = time.time(), time.perf_counter()
-        with boundary(ModelError, "renderer"):
-            prompt = session.graph.plan(request.messages, request.tools, request.role, self.renderer, self._render)
+        prompt = self._plan(session, request)
         assert prompt.ids is not None
         sampling = resolve(request.sampling, session.sampling, session.spec.default_max_tokens)
         key = session.request_key(request, prompt.history.key(), sampling)
@@ -90,18 +90,23 @@ class TokenUpstream:
             nodes.append(session.graph.add(prompt, call, prompt.parent))
             session.record(call)
             reply.usage.completion_tokens += sample.ids.size
-            reply.choices.append(
-                Choice(message, call.finish_reason, sample.ids, sample.logprobs, _Texts(self.renderer, sample.ids))
-            )
+            texts = _Texts(self.renderer, sample.ids)
+            stop = self._stop_of(params, sample)
+            reply.choices.append(Choice(message, call.finish_reason, sample.ids, sample.logprobs, texts, stop))
         reply.nodes = tuple(nodes)
         reply.key = key
         return reply
 
     async def count(self, session: Session, request: Request) -> int:
-        with boundary(ModelError, "renderer"):
-            prompt = session.graph.plan(request.messages, request.tools, request.role, self.renderer, self._render)
+        prompt = self._plan(session, request)
         assert prompt.ids is not None
         return int(prompt.ids.size)
+
+    def _plan(self, session: Session, request: Request) -> Prompt:
+        with boundary(ModelError, "renderer"):
+            if request.prompt is not None:
+                return plan_text(session, request.prompt, self.renderer)
+            return session.graph.plan(request.messages, request.tools, request.role, self.renderer, self._render)
 
     def _render(self, messages: Sequence[Message], tools: list[JsonDict] | None, key: bytes) -> NDArray[np.int32]:
         """A whole conversation; one without replies is rendered once and its ids are shared by all that begin so."""
@@ -183,7 +188,10 @@ class TokenUpstream:
         if emit is None:
             return None
         tools = request.tools if request.parse_tools else None
-        stream = self.renderer.stream(prompt_ids=prompt_ids, tools=tools, stop=params.stop)
+        if request.prompt is not None:
+            stream: ReplyStream = TextReply(self.renderer, params.stop)
+        else:
+            stream = self.renderer.stream(prompt_ids=prompt_ids, tools=tools, stop=params.stop)
 
         def listen(ids: NDArray[np.int32]) -> None:
             reasoning, content = stream.feed(ids)
@@ -224,7 +232,17 @@ class TokenUpstream:
         assert prompt.ids is not None
         tools = request.tools if request.parse_tools else None
         with boundary(ModelError, "renderer"):
+            if request.prompt is not None:
+                return read_text(sample.ids, self.renderer, params.stop)
             return self.renderer.parse(sample.ids, prompt_ids=prompt.ids, tools=tools, stop=params.stop)
+
+    def _stop_of(self, params: SamplingParams, sample: Sample) -> str | None:
+        """The stop string that ended the reply: the first in its text."""
+        if not params.stop or sample.finish_reason is not FinishReason.STOP:
+            return None
+        text = self.renderer.decode(sample.ids)
+        found = [(at, stop) for stop in params.stop if (at := text.find(stop)) >= 0]
+        return min(found)[1] if found else None
 
     def _capture(
         self, reply: Reply, request: Request, prompt: Prompt, params: SamplingParams, sample: Sample, message: Message

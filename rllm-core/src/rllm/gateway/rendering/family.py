@@ -91,6 +91,9 @@ class FamilyRenderer:
         with boundary(RequestError, "the model's renderer refuses these messages"):
             return arrays.ids(self._renderer.render_ids(normal, tools=tools or None, add_generation_prompt=True))
 
+    def encode(self, prompt: str | Sequence[int]) -> NDArray[np.int32]:
+        return self._tokenizer.encode(prompt) if isinstance(prompt, str) else self._tokenizer.known(prompt)
+
     def decode(self, ids: Sequence[int] | NDArray[np.int32]) -> str:
         return self._tokenizer.decode(ids)
 

@@ -86,6 +86,13 @@ class Renderer(Protocol):
         self, *, prompt_ids: NDArray[np.int32], tools: list[JsonDict] | None, stop: Sequence[str] = ()
     ) -> ReplyStream: ...
 
+    def encode(self, prompt: str | Sequence[int]) -> NDArray[np.int32]:
+        """Ids of a prompt that is continued as it is, with nothing put before it; names of special tokens mean them.
+
+        Raises `RequestError` for text that is not Unicode and for an id that no token has.
+        """
+        ...
+
     def decode(self, ids: Sequence[int] | NDArray[np.int32]) -> str:
         """Their text, special tokens included."""
         ...

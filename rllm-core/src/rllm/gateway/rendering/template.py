@@ -70,6 +70,9 @@ class TemplateRenderer:
             raise RequestError("the model's chat template makes an empty prompt of these messages")
         return ids
 
+    def encode(self, prompt: str | Sequence[int]) -> NDArray[np.int32]:
+        return self._tokenizer.encode(prompt) if isinstance(prompt, str) else self._tokenizer.known(prompt)
+
     def decode(self, ids: Sequence[int] | NDArray[np.int32]) -> str:
         return self._tokenizer.decode(ids)
 

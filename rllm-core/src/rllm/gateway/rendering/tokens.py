@@ -50,6 +50,13 @@ class TextTokenizer:
                 raise RequestError(f"the messages hold text that is not valid Unicode: {error.reason}") from None
         return np.array(self._tokenizer.encode(text, add_special_tokens=False).ids, np.int32)
 
+    def known(self, ids: Sequence[int]) -> NDArray[np.int32]:
+        """The same ids. Raises `RequestError` for one that no token has."""
+        for id in ids:
+            if self._tokenizer.id_to_token(id) is None:
+                raise RequestError(f"the prompt holds the id {id}, which is no token of this model")
+        return np.array(ids, np.int32)
+
     def decode(self, ids: Sequence[int] | NDArray[np.int32]) -> str:
         """Special tokens included; bytes that are not a character come out as U+FFFD."""
         values = ids.tolist() if isinstance(ids, np.ndarray) else list(ids)
