@@ -12,6 +12,8 @@ import json
 from hashlib import blake2b
 from typing import Any
 
+import orjson
+
 from rllm.types import JsonDict, Message
 
 __all__ = ["History", "content_text", "split_thinking", "start"]
@@ -42,7 +44,7 @@ def start(tools: list[JsonDict] | None) -> History:
     """The key of an empty conversation with these tools, which the prompt shows."""
     state = blake2b(digest_size=16)
     if tools:
-        state.update(_dump([_plain(tool) for tool in tools]).encode())
+        state.update(_dump([_plain(tool) for tool in tools]))
     return History(state)
 
 
@@ -85,8 +87,8 @@ def _canonical(message: Message) -> bytes:
     if isinstance(content, list) and (others := [_plain(block) for block in content if not _is_text(block)]):
         rest.append(others)
     data = text.encode("utf-8", "surrogatepass")
-    tail = _dump(rest) if rest else ""
-    return b"%s %d %d\n%s%s" % (str(role).encode(), len(data), len(tail), data, tail.encode())
+    tail = _dump(rest) if rest else b""
+    return b"%s %d %d\n%s%s" % (str(role).encode(), len(data), len(tail), data, tail)
 
 
 def _is_text(block: Any) -> bool:
@@ -105,11 +107,27 @@ def _call(call: Any) -> Any:
 
 def _parsed(text: str) -> Any:
     try:
-        return json.loads(text, strict=False) if text else {}
+        return _numbers(json.loads(text, strict=False)) if text else {}
     except (ValueError, RecursionError):
         return text
 
 
+def _numbers(value: Any) -> Any:
+    """Numbers as JavaScript keeps them: all are doubles, and whole ones are written without a point."""
+    if isinstance(value, dict):
+        return {key: _numbers(each) for key, each in value.items()}
+    if isinstance(value, list):
+        return [_numbers(each) for each in value]
+    if isinstance(value, float) and value.is_integer():
+        return int(value)
+    if isinstance(value, int) and not -_EXACT <= value <= _EXACT:
+        return int(float(value)) if abs(value) < _LARGEST else value
+    return value
+
+
+_EXACT = 2**53
+"""Whole numbers beyond it are rounded when they become doubles."""
+_LARGEST = 2**1023
 _PASSING = frozenset({"cache_control", "eager_input_streaming"})
 """Keys of a block or a tool that clients move or drop from turn to turn."""
 
@@ -120,5 +138,8 @@ def _plain(value: Any) -> Any:
     return value
 
 
-def _dump(value: Any) -> str:
-    return json.dumps(value, sort_keys=True, separators=(",", ":"))
+def _dump(value: Any) -> bytes:
+    try:
+        return orjson.dumps(value, option=orjson.OPT_SORT_KEYS)
+    except TypeError:
+        return json.dumps(value, sort_keys=True, separators=(",", ":")).encode()

@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rllm.errors import RequestError, RllmError, UpstreamError, one_line
+from rllm.gateway.json_text import dumps
 from rllm.gateway.protocols.chat_events import ChatEvents, choice_tail, usage_body
 from rllm.gateway.sampling import ClientSampling
 from rllm.gateway.wire import Incoming, Reply, Request
@@ -63,7 +64,7 @@ class ChatAdapter:
 
     def body(self, request: Request, reply: Reply) -> bytes:
         if reply.raw is not None:
-            return json.dumps(reply.raw).encode()
+            return dumps(reply.raw)
         choices = []
         for index, choice in enumerate(reply.choices):
             entry: JsonDict = {"index": index, "message": choice.message}
@@ -80,7 +81,7 @@ class ChatAdapter:
         }
         if request.return_token_ids:
             body["prompt_token_ids"] = reply.prompt_ids.tolist()
-        return json.dumps(body).encode()
+        return dumps(body)
 
     def events(self, request: Request) -> ChatEvents:
         return ChatEvents(request)
@@ -93,7 +94,7 @@ class ChatAdapter:
 
     def models(self, names: Sequence[str], created: int) -> bytes:
         entries = [{"id": name, "object": "model", "created": created, "owned_by": "rllm"} for name in names]
-        return json.dumps({"object": "list", "data": entries}).encode()
+        return dumps({"object": "list", "data": entries})
 
 
 def openai_error(error: RllmError) -> tuple[int, bytes]:
@@ -107,7 +108,7 @@ def openai_error(error: RllmError) -> tuple[int, bytes]:
     else:
         kind, status, code = "server_error", 500, type(error).__name__
     body = {"error": {"message": one_line(error), "type": kind, "param": None, "code": code}}
-    return status, json.dumps(body).encode()
+    return status, dumps(body)
 
 
 def _is_json_object(text: str) -> bool:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import json
-
 from rllm.errors import RllmError, one_line
+from rllm.gateway.json_text import dumps
 from rllm.gateway.wire import Choice, Delta, Reply, Request
 from rllm.types import JsonDict, Usage
 
@@ -122,4 +121,4 @@ class ChatEvents:
 
 
 def _event(value: JsonDict) -> bytes:
-    return b"data: %s\n\n" % json.dumps(value, separators=(",", ":")).encode()
+    return b"data: %s\n\n" % dumps(value)

@@ -6,11 +6,11 @@ taken for one that has them.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rllm.errors import RequestError, RllmError
+from rllm.gateway.json_text import dumps
 from rllm.gateway.protocols.chat import ChatAdapter, openai_error
 from rllm.gateway.protocols.chat_events import usage_body
 from rllm.gateway.protocols.completions_events import CompletionEvents, choice_tail
@@ -69,7 +69,7 @@ class CompletionsAdapter:
 
     def body(self, request: Request, reply: Reply) -> bytes:
         if reply.raw is not None:
-            return json.dumps(reply.raw).encode()
+            return dumps(reply.raw)
         choices = []
         for index, choice in enumerate(reply.choices):
             entry: JsonDict = {"index": index, "text": choice.message.get("content") or ""}
@@ -86,7 +86,7 @@ class CompletionsAdapter:
             "choices": choices,
             "usage": usage_body(reply.usage),
         }
-        return json.dumps(body).encode()
+        return dumps(body)
 
     def events(self, request: Request) -> CompletionEvents:
         return CompletionEvents(request)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from itertools import accumulate
 
 from rllm.errors import RllmError, one_line
+from rllm.gateway.json_text import dumps
 from rllm.gateway.protocols.chat_events import usage_body
 from rllm.gateway.wire import Choice, Delta, Reply, Request
 from rllm.types import JsonDict
@@ -88,4 +88,4 @@ class CompletionEvents:
 
 
 def _event(value: JsonDict) -> bytes:
-    return b"data: %s\n\n" % json.dumps(value, separators=(",", ":")).encode()
+    return b"data: %s\n\n" % dumps(value)

@@ -7,13 +7,13 @@ reply unless the client said `includeThoughts: false`. A stream without `alt=sse
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import parse_qs
 
 from rllm.errors import RequestError, RllmError, UpstreamError
+from rllm.gateway.json_text import dumps
 from rllm.gateway.protocols.gemini_contents import parts_of, read_contents, read_instruction
 from rllm.gateway.protocols.gemini_events import GeminiEvents, candidate, gemini_error, usage_body
 from rllm.gateway.protocols.gemini_keys import entry, json_schema, listed, show
@@ -63,7 +63,7 @@ class GeminiAdapter:
                 "responseId": reply.id,
             }
         is_array = isinstance(request, _GeminiRequest) and request.is_array
-        return json.dumps([body] if is_array else body).encode()
+        return dumps([body] if is_array else body)
 
     def events(self, request: Request) -> GeminiEvents:
         return GeminiEvents(request, thoughts=_thoughts(request))
@@ -73,13 +73,13 @@ class GeminiAdapter:
         if isinstance(error, UpstreamError) and error.body and error.protocol == WireProtocol.GEMINI:
             return error.status, error.body.encode()
         status, body = gemini_error(error)
-        return status, json.dumps(body, separators=(",", ":")).encode()
+        return status, dumps(body)
 
     def count(self, tokens: int) -> bytes:
-        return json.dumps({"totalTokens": tokens}).encode()
+        return dumps({"totalTokens": tokens})
 
     def models(self, names: Sequence[str], created: int) -> bytes:
-        return json.dumps({"models": [model_entry(name) for name in names]}).encode()
+        return dumps({"models": [model_entry(name) for name in names]})
 
 
 def model_entry(name: str) -> JsonDict:

@@ -5,9 +5,8 @@ Function calls are streamed whole, as Gemini does, when the reply is complete.
 
 from __future__ import annotations
 
-import json
-
 from rllm.errors import ContextOverflow, RequestError, RllmError, UpstreamError, one_line
+from rllm.gateway.json_text import dumps
 from rllm.gateway.protocols.gemini_contents import parts_of
 from rllm.gateway.wire import Choice, Delta, Reply, Request
 from rllm.types import FinishReason, JsonDict, Usage
@@ -136,4 +135,4 @@ class GeminiEvents:
 
 
 def _event(value: JsonDict) -> bytes:
-    return b"data: %s\r\n\r\n" % json.dumps(value, separators=(",", ":")).encode()
+    return b"data: %s\r\n\r\n" % dumps(value)

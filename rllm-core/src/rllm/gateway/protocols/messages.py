@@ -8,12 +8,12 @@ that the request begins are listed in `Request.unsupported` and decided by the u
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 
 from rllm.errors import RequestError, RllmError
+from rllm.gateway.json_text import dumps
 from rllm.gateway.protocols.messages_blocks import MessageReader, blocks_of, show
 from rllm.gateway.protocols.messages_events import MessagesEvents, ending, messages_error, usage_body
 from rllm.gateway.sampling import ClientSampling
@@ -73,27 +73,27 @@ class MessagesAdapter:
 
     def body(self, request: Request, reply: Reply) -> bytes:
         if reply.raw is not None:
-            return json.dumps(reply.raw).encode()
+            return dumps(reply.raw)
         choice = reply.choices[0]
         message: JsonDict = {"id": reply.id, "type": "message", "role": "assistant", "model": reply.model}
         message |= {"content": blocks_of(choice.message), **ending(choice), "usage": usage_body(reply.usage)}
-        return json.dumps(message).encode()
+        return dumps(message)
 
     def events(self, request: Request) -> MessagesEvents:
         return MessagesEvents()
 
     def error(self, error: RllmError) -> tuple[int, bytes]:
         status, body = messages_error(error)
-        return status, json.dumps(body).encode()
+        return status, dumps(body)
 
     def count(self, tokens: int) -> bytes:
-        return json.dumps({"input_tokens": tokens}).encode()
+        return dumps({"input_tokens": tokens})
 
     def models(self, names: Sequence[str], created: int) -> bytes:
         at = datetime.fromtimestamp(created, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         entries = [{"type": "model", "id": name, "display_name": name, "created_at": at} for name in names]
         ends = {"first_id": names[0], "last_id": names[-1]} if names else {"first_id": None, "last_id": None}
-        return json.dumps({"data": entries, "has_more": False, **ends}).encode()
+        return dumps({"data": entries, "has_more": False, **ends})
 
 
 def _tools(value: Any) -> tuple[list[JsonDict], list[str]]:

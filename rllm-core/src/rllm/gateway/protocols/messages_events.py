@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 
 from rllm.errors import ContextOverflow, RequestError, RllmError, UpstreamError, one_line
+from rllm.gateway.json_text import dumps
 from rllm.gateway.protocols.messages_blocks import SIGNATURE, blocks_of, signed
 from rllm.gateway.wire import Choice, Delta, Reply
 from rllm.ids import new_id
@@ -178,4 +179,4 @@ def _event(kind: str, **rest: object) -> bytes:
 
 
 def _named(kind: str, body: JsonDict) -> bytes:
-    return b"event: %s\ndata: %s\n\n" % (kind.encode(), json.dumps(body, separators=(",", ":")).encode())
+    return b"event: %s\ndata: %s\n\n" % (kind.encode(), dumps(body))

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
+from rllm.gateway.json_text import dumps
 from rllm.gateway.protocols.chat import ChatAdapter
 from rllm.gateway.protocols.gemini import GeminiAdapter, model_entry
 
@@ -23,11 +23,11 @@ class OneModel(ChatAdapter):
             "display_name": name,
             "created_at": datetime.fromtimestamp(created, UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
         }
-        return json.dumps(entry).encode()
+        return dumps(entry)
 
 
 class GeminiModel(GeminiAdapter):
     """The same at a path that is Gemini's alone."""
 
     def models(self, names: Sequence[str], created: int) -> bytes:
-        return json.dumps(model_entry(names[0])).encode()
+        return dumps(model_entry(names[0]))

@@ -7,11 +7,11 @@ schema for the text) is listed in `Request.unsupported` and decided by the upstr
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from typing import Any
 
 from rllm.errors import RequestError, RllmError
+from rllm.gateway.json_text import dumps
 from rllm.gateway.protocols.chat import ChatAdapter, openai_error
 from rllm.gateway.protocols.responses_events import ResponsesEvents
 from rllm.gateway.protocols.responses_items import InputReader
@@ -66,8 +66,8 @@ class ResponsesAdapter:
 
     def body(self, request: Request, reply: Reply) -> bytes:
         if reply.raw is not None:
-            return json.dumps(reply.raw).encode()
-        return json.dumps(self.events(request).body(reply)).encode()
+            return dumps(reply.raw)
+        return dumps(self.events(request).body(reply))
 
     def events(self, request: Request) -> ResponsesEvents:
         return ResponsesEvents(request, Tools(request.raw))
@@ -76,7 +76,7 @@ class ResponsesAdapter:
         return openai_error(error)
 
     def count(self, tokens: int) -> bytes:
-        return json.dumps({"object": "response.input_tokens", "input_tokens": tokens}).encode()
+        return dumps({"object": "response.input_tokens", "input_tokens": tokens})
 
     def models(self, names: Sequence[str], created: int) -> bytes:
         return ChatAdapter().models(names, created)

@@ -6,11 +6,11 @@ a provider goes back to after text. A whole body is what the stream would have l
 
 from __future__ import annotations
 
-import json
 import time
 from typing import Any
 
 from rllm.errors import RequestError, RllmError, UpstreamError, one_line
+from rllm.gateway.json_text import dumps
 from rllm.gateway.protocols.chat_events import choice_tail
 from rllm.gateway.protocols.responses_items import pack, reasoning_item
 from rllm.gateway.protocols.responses_tools import Tools
@@ -270,4 +270,4 @@ def _code(error: RllmError) -> str:
 
 
 def _encode(kind: str, event: JsonDict) -> bytes:
-    return b"event: %s\ndata: %s\n\n" % (kind.encode(), json.dumps(event, separators=(",", ":")).encode())
+    return b"event: %s\ndata: %s\n\n" % (kind.encode(), dumps(event))

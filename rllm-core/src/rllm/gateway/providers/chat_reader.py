@@ -116,7 +116,9 @@ class Completion:
         if isinstance(version := body.get("weight_version"), int):
             self.version = version
         for at, choice in enumerate(body.get("choices") or ()):
-            branch = self.branches.setdefault(int(choice.get("index", at)), Branch())
+            index = int(choice.get("index", at))
+            if (branch := self.branches.get(index)) is None:
+                branch = self.branches[index] = Branch()
             branch.add(choice.get(part) or {})
             branch.add_tokens(choice)
             branch.finish = choice.get("finish_reason") or branch.finish

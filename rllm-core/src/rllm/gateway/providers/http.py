@@ -8,17 +8,18 @@ from __future__ import annotations
 
 import asyncio
 import email.utils
-import json
 import logging
 import time
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from http import HTTPStatus
+from urllib.request import getproxies, proxy_bypass
 
 import aiohttp
 from yarl import URL
 
 from rllm.errors import ContextOverflow, GatewayError, RllmError, UpstreamError, one_line
+from rllm.gateway.json_text import dumps
 from rllm.types import WireProtocol
 
 __all__ = ["Provider", "endpoint"]
@@ -29,6 +30,7 @@ _ATTEMPTS = 4
 _BACKOFF_S = 0.2
 _WAIT_S = 30.0
 """The longest `Retry-After` that is waited for here; a longer one is the agent's to decide."""
+_HEADERS = {"Content-Type": "application/json"}
 _LIMIT_ERROR_BYTES = 64 * 1024
 _OVERFLOW = ("context_length_exceeded", "maximum context length", "prompt is too long", "context window")
 
@@ -60,6 +62,7 @@ class Provider:
         self._key = api_key
         self._timeout_s = timeout_s
         self._client: aiohttp.ClientSession | None = None
+        self._proxy: str | None = None
 
     async def open(self) -> None:
         """Make the connection pool, in the running event loop."""
@@ -68,8 +71,8 @@ class Provider:
             connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=10.0),
             headers=headers,
             timeout=aiohttp.ClientTimeout(total=None, sock_connect=30.0, sock_read=self._timeout_s),
-            trust_env=True,
         )
+        self._proxy = _proxy(self._url)
 
     async def close(self) -> None:
         """Idempotent."""
@@ -81,7 +84,7 @@ class Provider:
     async def post(self, body: Mapping[str, object]) -> AsyncIterator[aiohttp.ClientResponse]:
         """The response to `body`, its status 200. Raises `UpstreamError` or `ContextOverflow`, also for failures
         while the block reads it."""
-        response = await self._connected(json.dumps(body).encode())
+        response = await self._connected(dumps(body))
         try:
             yield response
         except (aiohttp.ClientError, TimeoutError, ConnectionError) as error:
@@ -95,7 +98,7 @@ class Provider:
             last = attempt == _ATTEMPTS
             try:
                 response = await self._client.post(
-                    self._url, data=data, headers={"Content-Type": "application/json"}, allow_redirects=False
+                    self._url, data=data, headers=_HEADERS, allow_redirects=False, proxy=self._proxy
                 )
             except (aiohttp.ClientConnectionError, ConnectionError) as error:
                 if last or isinstance(error, TimeoutError):
@@ -139,6 +142,19 @@ class Provider:
 
     def _without_key(self, text: str) -> str:
         return text.replace(self._key, "***") if self._key else text
+
+
+def _proxy(url: URL) -> str | None:
+    """The proxy that the environment names for this host.
+
+    Looked up once: the client's own `trust_env` looks it up for every call, and reads ~/.netrc in a thread besides,
+    which costs more than all the rest of a call.
+    """
+    assert url.host is not None
+    if proxy_bypass(f"{url.host}:{url.port}") or proxy_bypass(url.host):
+        return None
+    proxies = getproxies()
+    return proxies.get(url.scheme) or proxies.get("all")
 
 
 def _retry_after_s(response: aiohttp.ClientResponse) -> float | None:

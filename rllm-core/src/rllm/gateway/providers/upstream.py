@@ -6,7 +6,6 @@ token ids and log-probabilities they are captured; otherwise calls are recorded 
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -18,6 +17,7 @@ from aiohttp import ClientResponse
 from rllm import arrays
 from rllm.errors import RequestError, UpstreamError
 from rllm.gateway.graph import Node, Prompt
+from rllm.gateway.json_text import loads
 from rllm.gateway.providers.chat_reader import Branch, Completion, from_body
 from rllm.gateway.providers.http import Provider
 from rllm.gateway.sampling import ALIASES, resolve
@@ -174,7 +174,7 @@ class MessageUpstream:
 async def _json(response: ClientResponse) -> JsonDict:
     body = await response.read()
     try:
-        value = json.loads(body)
+        value = loads(body)
     except ValueError:
         raise UpstreamError(f"the model provider sent {body[:200]!r}, expected JSON") from None
     if not isinstance(value, dict):
@@ -189,7 +189,7 @@ async def _relay(response: ClientResponse, request: Request, emit: Emit) -> Comp
         async for data in events(response.content.iter_any()):
             if data == DONE:
                 break
-            chunk = json.loads(data)
+            chunk = loads(data)
             completion.feed(chunk)
             _emit_chunk(_visible(chunk, request), request, emit)
     except ValueError as error:
