@@ -234,7 +234,7 @@ async def test_errors_come_in_googles_words(serve, client, toy: Toy) -> None:
 
 
 async def test_a_stream_that_breaks_says_so(serve, client) -> None:
-    async with serve("hello hello hello", pause_s=0.02) as rig:
+    async with serve("hello hello hello", pause_s=0.1) as rig:
         session = rig.gateway.open_session(SessionSpec(deadline_s=0.2))
         with pytest.raises(errors.ClientError) as caught:
             async for _ in await client(session).aio.models.generate_content_stream(model="m", contents="hi"):
